@@ -1,0 +1,62 @@
+"""minibptt: backpropagation through time from scratch, and what truncating it throws away.
+
+The public names are here; `import minibptt as mb` loads neither matplotlib nor CuPy.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
+from .cells import Cell, RNNCell
+from .check import GradientCheck, GradientError, check_gradient
+from .compare import Comparison, compare
+from .gradients import Gradients
+from .layers import Embedding, Linear, Sequential
+from .losses import cross_entropy, mse
+from .module import Module
+from .ops import (
+    abs,
+    add,
+    concatenate,
+    divide,
+    embedding,
+    exp,
+    log,
+    log_softmax,
+    logsumexp,
+    matmul,
+    max,
+    maximum,
+    mean,
+    minimum,
+    multiply,
+    negative,
+    pick,
+    power,
+    relu,
+    reshape,
+    sigmoid,
+    softmax,
+    split,
+    sqrt,
+    stack,
+    subtract,
+    sum,
+    tanh,
+    transpose,
+    unstack,
+    where,
+)
+from .optim import Adam, clip_by_global_norm
+from .sequence import unroll
+from .tape import Tape, TapeError, cut, no_tape
+from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
+from .truncation import bptt, full, tbptt
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":  # matplotlib is loaded when a plot is first asked for
+        return import_module(".plots", __name__)
+    raise AttributeError(f"module 'minibptt' has no attribute {name!r}")

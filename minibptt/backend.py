@@ -1,0 +1,176 @@
+"""Which array library an array belongs to, and where new arrays are made. Read this file first.
+
+minibptt runs on NumPy (CPU) and CuPy (GPU) from one source. An operation never asks which library is
+"active": it looks the library up from the arrays that it is given. `use_backend` decides only where NEW
+arrays are made. Nothing is copied between host and device unless one of `to_numpy` and `to_backend` is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Array = Any  # numpy.ndarray or cupy.ndarray: the two share no base class
+
+
+class BackendError(RuntimeError):
+    """An array library is missing or unusable, or two libraries meet in one operation."""
+
+
+BACKENDS = ("numpy", "cupy")
+_library_of_type: dict[type, ModuleType] = {np.ndarray: np}  # grows when CuPy is first used
+_current: ModuleType = np  # a plain global, so that a notebook cell's choice holds in the next cell
+
+
+def is_array(x: object) -> bool:
+    """True for an array of a known library: numpy.ndarray or cupy.ndarray."""
+    return type(x) in _library_of_type or isinstance(x, np.ndarray) or _is_cupy(x)
+
+
+def library_of(array: Array) -> ModuleType:
+    """The module (`numpy` or `cupy`) that `array` belongs to. TypeError for what is no array."""
+    library = _library_of_type.get(type(array))
+    if library is None:
+        if isinstance(array, np.ndarray | np.generic):
+            return np
+        if _is_cupy(array):
+            return _load("cupy")
+        raise TypeError(f"expected a NumPy or CuPy array, found {type(array).__name__}")
+    return library
+
+
+def as_array(x: Any, library: ModuleType | None = None) -> Array:
+    """`x` as an array: an array stays in its own library, lists and numbers go to `library` (default: current).
+
+    TypeError for a masked array, whose mask would be lost.
+    """
+    if type(x) in _library_of_type:
+        return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("a NumPy masked array would lose its mask here: give x.filled(0) and mask=~x.mask")
+    if isinstance(x, np.ndarray | np.generic):
+        return np.asarray(x)
+    return (library or _current).asarray(x)
+
+
+def name_of(library: ModuleType) -> str:
+    return library.__name__
+
+
+def _is_cupy(x: object) -> bool:
+    return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "dtype")
+
+
+def _load(name: str | ModuleType) -> ModuleType:
+    """The array library called `name`, ready for use. BackendError says what is missing and what to do."""
+    if isinstance(name, ModuleType):
+        return name
+    if name == "numpy":
+        return np
+    if name != "cupy":
+        raise BackendError(f"unknown backend {name!r}: expected one of {', '.join(map(repr, BACKENDS))}")
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise BackendError(
+            f"backend 'cupy' was asked for, but CuPy cannot be imported ({error}). "
+            "Install it with pip install 'minibptt[gpu]' (CUDA 12) or 'minibptt[gpu13]' (CUDA 13), "
+            "or stay on the CPU with use_backend('numpy')."
+        ) from None
+    if not cupy.is_available():
+        raise BackendError(
+            f"backend 'cupy' was asked for and CuPy {cupy.__version__} is installed, but it finds no usable "
+            f"CUDA device.{_two_wheels()} Check the driver with nvidia-smi, choose a GPU runtime (on Colab: "
+            "Runtime > Change runtime type), or stay on the CPU with use_backend('numpy')."
+        )
+    _library_of_type[cupy.ndarray] = cupy
+    return cupy
+
+
+def _two_wheels() -> str:
+    """CuPy's wheels for CUDA 12 and 13 install into the same folder and break each other."""
+    installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
+    wheels = sorted(name for name in installed if name and name.lower().startswith("cupy-cuda"))
+    if len(wheels) < 2:
+        return ""
+    return f" Found {' and '.join(wheels)} side by side: uninstall all of them, then install one."
+
+
+class use_backend:
+    """Choose where new arrays are made: `use_backend("cupy")`, for good or as `with use_backend("cupy"):`.
+
+    Operations do not look at this; they follow their arrays. BackendError where the library is not usable.
+    """
+
+    def __init__(self, name: str | ModuleType):
+        global _current
+        library = _load(name)
+        self._before, _current = _current, library
+
+    def __enter__(self) -> use_backend:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        global _current
+        _current = self._before
+
+
+def current_library() -> ModuleType:
+    """The library in which new arrays are made now."""
+    return _current
+
+
+def backend_report() -> dict[str, str]:
+    """For each backend either "ok ..." or what is wrong with it, in one sentence."""
+    report = {"numpy": f"ok, NumPy {np.__version__}"}
+    try:
+        cupy = _load("cupy")
+    except BackendError as error:
+        report["cupy"] = str(error)
+    else:
+        report["cupy"] = f"ok, CuPy {cupy.__version__}, {cupy.cuda.runtime.getDeviceCount()} device(s)"
+    return report
+
+
+def available_backends() -> tuple[str, ...]:
+    """The names of the backends that work on this machine; "numpy" always does."""
+    return tuple(name for name, state in backend_report().items() if state.startswith("ok"))
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """The value of a tensor, array or number as a NumPy array; from a device it is copied (and waits for it)."""
+    x = getattr(x, "value", x)
+    if isinstance(x, np.ndarray):
+        return x
+    return x.get() if is_array(x) else np.asarray(x)
+
+
+def to_backend(x: Any, name: str | ModuleType | None = None) -> Array:
+    """The value of a tensor, array or number as an array of backend `name` (default: the current one)."""
+    library = _current if name is None else _load(name)
+    x = getattr(x, "value", x)
+    if is_array(x) and library_of(x) is library:
+        return x
+    return library.asarray(to_numpy(x))
+
+
+def host_array(what: str, x: Any) -> np.ndarray:
+    """x as a NumPy array. BackendError where it is on a device: nothing is copied from there unasked."""
+    x = getattr(x, "value", x)
+    if is_array(x) and library_of(x) is not np:
+        raise BackendError(f"{what} must be on the host; found a {name_of(library_of(x))} array: use mb.to_numpy(x)")
+    return np.asarray(x)
+
+
+def synchronize(array: Array = None) -> None:
+    """Wait until the device has finished, where there is one. A clock that stops before this measures nothing.
+
+    array: whose device to wait for (default: the current backend's).
+    """
+    library = _current if array is None else library_of(getattr(array, "value", array))
+    if library is not np:
+        library.cuda.get_current_stream().synchronize()

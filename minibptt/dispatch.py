@@ -1,0 +1,177 @@
+"""`@op`: from a function on arrays that returns a value and its derivative rule to an operation on tensors.
+
+    @op
+    def tanh(xp, x):
+        y = xp.tanh(x)
+        return y, lambda g: (g * (1 - y**2),)
+
+The positional parameters after `xp` are the inputs: tensors, arrays or numbers. What follows the `*` is plain
+Python (an axis, a shape). The decorator finds the array library, lets whatever is not a tensor adapt to the
+tensors' dtype, and puts the operation on the open tape. A rule returns one adjoint per input: an array, None
+for an input that can't have one, or a function that works it out where it is needed. It must hold arrays and
+shapes only, never tensors. Read after tape.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .backend import BackendError, as_array, current_library, is_array, library_of, name_of
+from .tape import Tape, open_tape
+from .tensor import Steps, Tensor
+
+OPERATIONS: dict[str, Callable[..., Any]] = {}  # every operation by name; the tests go through this table
+_NUMBERS = frozenset((int, float, bool, complex))  # Python numbers adapt to an array's dtype by themselves
+
+
+def op(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an operation of `function(xp, *inputs, *, static options) -> (value or values, rule)`."""
+    name = function.__name__.strip("_")
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    options = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+    @functools.wraps(function)
+    def operation(*inputs, **static):
+        if not any_number and len(inputs) != len(names):
+            inputs, static = _arrange(name, names, options, inputs, static)
+        return _apply(function, name, inputs, static)
+
+    operation.__name__ = operation.__qualname__ = name
+    operation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.KEYWORD_ONLY and not any_number else p
+            for p in parameters
+        ]
+    )
+    OPERATIONS[name] = operation
+    return operation
+
+
+def _arrange(name, names, options, inputs, static):
+    """Options given by position, inputs given by name: `sum(x, 0)`, `tanh(x=x)`."""
+    static = dict(zip(options, inputs[len(names) :])) | static
+    inputs = list(inputs[: len(names)])
+    for missing in names[len(inputs) :]:
+        if missing not in static:
+            raise TypeError(f"{name}: the input {missing!r} is missing; it takes {', '.join(names)}")
+        inputs.append(static.pop(missing))
+    return inputs, static
+
+
+def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], static: dict[str, Any]) -> Any:
+    values: list[Any] = []
+    home = dtype = None  # the array type, and the dtype that the tensors agree on
+    adapt = False
+    for x in inputs:
+        if isinstance(x, Tensor):
+            value = x.value
+            if home is None:
+                home = type(value)
+            elif type(value) is not home:
+                raise _two_libraries(name, inputs)
+            if x.weak:
+                adapt = True
+            elif dtype is None:
+                dtype = value.dtype
+            elif value.dtype != dtype:
+                dtype = _common_dtype(name, inputs)
+            values.append(value)
+        else:
+            values.append(x)
+            adapt = adapt or type(x) not in _NUMBERS
+    tape = open_tape()
+    if adapt or home is None:
+        values = _conform(name, inputs, values, dtype)
+    xp = library_of(next(v for v in values if type(v) not in _NUMBERS))
+    try:
+        y, rule = function(xp, *values, **static)
+    except (TypeError, ValueError, IndexError) as error:
+        raise _explained(error, name, inputs, tape) from error
+    several = isinstance(y, tuple)
+    results = y if several else (y,)
+    if type(results[0]) is not xp.ndarray:  # NumPy's reductions give scalars
+        results = tuple([xp.asarray(r) for r in results])
+    if tape is not None:
+        mark = tape.mark
+        slots = [(x.slot if x.mark is mark else tape.slot_of(x)) if isinstance(x, Tensor) else None for x in inputs]
+        if any(slots):
+            constants = [_constant(v) for v, slot in zip(values, slots) if slot is None]
+            steps = None if tape.step is not None else _covered(inputs)
+            outputs = tape.record(name, slots, constants, results, rule, steps, dtype is None)
+            return outputs if several else outputs[0]
+    outputs = tuple([Tensor(r, None, dtype is None) for r in results])
+    return outputs if several else outputs[0]
+
+
+def _conform(name: str, inputs: Sequence[Any], values: list[Any], dtype: np.dtype | None) -> list[Any]:
+    """Let what is not a tensor, or is a weak one, adapt to `dtype`, the tensors' own (None: there is none)."""
+    values = [v.item() if isinstance(v, np.generic) else v for v in values]
+    arrays = [v for v in values if is_array(v)]
+    xp = library_of(arrays[0]) if arrays else current_library()
+    if any(library_of(v) is not xp for v in arrays):
+        raise _two_libraries(name, inputs)
+    new = []
+    for i, (x, v) in enumerate(zip(inputs, values)):
+        if type(v) in _NUMBERS and (arrays or i):
+            new.append(v)  # at least one array remains, to find the library by
+            continue
+        array = as_array(v, xp)
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"{name}: input {i + 1} is {type(v).__name__} of {array.dtype}, which is no number")
+        strong = isinstance(x, Tensor) and not x.weak
+        if dtype is not None and not strong and array.dtype != dtype:
+            target = dtype if array.dtype.kind != "c" else np.result_type(dtype, np.complex64)
+            array = array.astype(target)
+        new.append(array)
+    return new
+
+
+def _common_dtype(name: str, inputs: Sequence[Any]) -> np.dtype:
+    """Real and complex tensors of one precision mix (the complex step needs it); other float types don't."""
+    tensors = [x for x in inputs if isinstance(x, Tensor) and not x.weak]
+    first = tensors[0]
+    for x in tensors[1:]:
+        if np.zeros(0, first.dtype).real.dtype != np.zeros(0, x.dtype).real.dtype:
+            raise TypeError(
+                f"{name}: {first.label} is {first.dtype} and {x.label} is {x.dtype}. Two tensors of different float "
+                "types do not mix: make both with the same dtype="
+            )
+    return np.result_type(*[x.dtype for x in tensors])
+
+
+def _two_libraries(name: str, inputs: Sequence[Any]) -> BackendError:
+    arrays = [(i + 1, x, getattr(x, "value", x)) for i, x in enumerate(inputs)]
+    found = [
+        f"input {i} ({x.label if isinstance(x, Tensor) else 'an array'}) is a {name_of(library_of(v))} array"
+        for i, x, v in arrays
+        if is_array(v)
+    ]
+    return BackendError(f"{name}: {', '.join(found)}. Move one of them with mb.to_backend(x, name)")
+
+
+def _explained(error: Exception, name: str, inputs: Sequence[Any], tape: Tape | None) -> Exception:
+    """The same kind of error, naming the step, the operation and the shapes that it met."""
+    where = f"step {tape.step}: " if tape is not None and tape.step is not None else ""
+    shapes = [f"{x.label} {x.shape}" if isinstance(x, Tensor) else str(getattr(x, "shape", x)) for x in inputs[:8]]
+    kind = next(k for k in (TypeError, ValueError, IndexError) if isinstance(error, k))
+    return kind(f"{where}{name}({', '.join(shapes)}): {error}")
+
+
+def _constant(value: Any) -> Any:
+    """What a record remembers of a constant: a number, a few elements, or else just the shape."""
+    if type(value) in _NUMBERS:
+        return value
+    return value.copy() if type(value) is np.ndarray and value.size <= 4 else value.shape
+
+
+def _covered(inputs: Sequence[Any]) -> Steps:
+    """The range of steps that the inputs cover together."""
+    known = [x.steps for x in inputs if isinstance(x, Tensor) and x.steps is not None]
+    return (min(s[0] for s in known), max(s[1] for s in known)) if known else None

@@ -1,0 +1,110 @@
+"""Layers that work on whole sequences, and `Sequential`, which puts cells and layers together. Read after sequence.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from . import ops
+from .backend import as_array, library_of
+from .module import Module, Rng, check_size, generator, uniform
+from .sequence import fill_padding, real_steps, run
+from .tape import open_tape
+from .tensor import Tensor
+
+
+class Linear(Module):
+    """y = x @ W + b, on the last axis: x (…, D), W (D, V), b (V,).
+
+    W and b are drawn from U(−1/√D, 1/√D). rng: an int or a generator. dtype: float32 unless given.
+    """
+
+    def __init__(self, D: int, V: int, *, bias: bool = True, rng: Rng = None, dtype: Any = None):
+        check_size("Linear", D=D, V=V)
+        rng = generator(rng)
+        self.W = uniform(rng, D**-0.5, (D, V), dtype)
+        if bias:
+            self.b = uniform(rng, D**-0.5, (V,), dtype)
+
+    def __call__(self, x: Any) -> Tensor:
+        y = ops.matmul(x, self.W)
+        return y + self.b if hasattr(self, "b") else y
+
+
+class Embedding(Module):
+    """y = W[ids]: a row of W (V, D) for each token id. ids: host integers of any shape, 0 ≤ id < V.
+
+    W is drawn from U(−1, 1). rng: an int or a generator. dtype: float32 unless given.
+    TypeError for ids that are no integers, ValueError for ids out of range.
+    """
+
+    def __init__(self, V: int, D: int, *, rng: Rng = None, dtype: Any = None):
+        check_size("Embedding", V=V, D=D)
+        self.W = uniform(generator(rng), 1.0, (V, D), dtype)
+
+    def __call__(self, ids: Any) -> Tensor:
+        return ops.embedding(self.W, ids=ids)
+
+
+class Sequential(Module):
+    """Layers one after the other: model(x, state) → (outputs, state).
+
+    Cells are unrolled over time; layers with a state of their own get their entry of `state`, a tuple with one
+    entry for each of them; plain layers and functions are called on the whole sequence. Parameters are named
+    by place: "0.W", "1.W_x".
+    """
+
+    def __init__(self, *layers: Any):
+        if not layers:
+            raise ValueError("Sequential needs at least one layer")
+        for i, layer in enumerate(layers):
+            if not callable(layer) and not hasattr(layer, "zero_state"):
+                raise TypeError(f"Sequential: layer {i} ({type(layer).__name__}) is neither a layer nor a cell")
+        self.layers = layers
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        return ((str(i), layer) for i, layer in enumerate(self.layers))
+
+    def zero_state(self, batch: int) -> tuple[Any, ...]:
+        """The zero state of each layer that has one."""
+        return tuple([layer.zero_state(batch) for layer in self.layers if hasattr(layer, "zero_state")])
+
+    def __call__(
+        self,
+        x: Any,
+        state: Any = None,
+        *,
+        lengths: Any = None,
+        mask: Any = None,
+        resets: Any = None,
+        cut_every: int | None = None,
+    ) -> tuple[Tensor, tuple[Any, ...]]:
+        """(outputs (T, B, …), state), with arguments as for `unroll`. Padded steps output exactly 0."""
+        x = x if isinstance(x, Tensor) else as_array(x)
+        if x.ndim < 2:
+            raise ValueError(f"a sequence is (T, B, …), time first; found shape {x.shape}")
+        T, B = x.shape[:2]
+        real = real_steps(T, B, lengths, mask)
+        if real is not None:
+            x = fill_padding(x, real)
+        stateful = [layer for layer in self.layers if hasattr(layer, "zero_state")]
+        if state is None:
+            state = [None] * len(stateful)
+        elif not isinstance(state, list | tuple) or len(state) != len(stateful):
+            found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
+            raise ValueError(f"the state of this model is a tuple of {len(stateful)} entries; found {found}")
+        states, after = iter(state), []
+        tape = open_tape()
+        outer = f"{tape.layer}." if tape and tape.layer else ""
+        for i, layer in enumerate(self.layers):
+            with tape.at(1, T, layer=f"{outer}{i}") if tape else nullcontext():
+                if hasattr(layer, "zero_state"):
+                    x, new = run(layer, x, next(states), mask=real, resets=resets, cut_every=cut_every)
+                    after.append(new)
+                else:
+                    x = layer(x)
+        if real is not None:
+            xp = library_of(x.value)
+            x = ops.where(xp.asarray(real.reshape(T, B, *[1] * (x.ndim - 2))), x, 0)
+        return x, tuple(after)

@@ -1,0 +1,116 @@
+"""How things look in text: h₃, ✂, a value in a few characters, and the Wengert list that `print(tape)` shows.
+
+Where the terminal or pipe cannot print these signs, plain ASCII takes their place.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .backend import to_numpy
+
+_SUBSCRIPT = str.maketrans("0123456789-", "₀₁₂₃₄₅₆₇₈₉₋")
+_ASCII = str.maketrans(
+    {
+        **{sub: plain for plain, sub in zip("0123456789-", "₀₁₂₃₄₅₆₇₈₉₋")},
+        "✂": "8<", "·": "*", "−": "-", "–": "-", "—": "-", "…": "...", "∂": "d", "‖": "|", "≤": "<=", "×": "x",
+        "←": "<-", "→": "->", "²": "^2", "█": "#", "░": ".",
+    }
+)  # fmt: skip
+
+
+def can_print(text: str, stream: Any = None) -> bool:
+    """True where `stream` (default: stdout as it is now) can encode `text`."""
+    encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or "ascii"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def printable(text: str, stream: Any = None) -> str:
+    """`text` as it is where the stream can show it, else in ASCII; what has no ASCII form shows as '?'."""
+    if can_print(text, stream):
+        return text
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def subscript(name: str, step: int | None) -> str:
+    """'h', 3 → 'h₃'."""
+    return name if step is None else name + str(step).translate(_SUBSCRIPT)
+
+
+def brief(value: Any, most: int = 4) -> str:
+    """A value in a few characters: the numbers where there are at most `most`, else the shape and the norm."""
+    array = to_numpy(value)
+    if array.size <= most:
+        return np.array2string(array, precision=4, separator=", ").replace("\n", "")
+    shape = "×".join(map(str, array.shape))
+    if array.dtype.kind not in "fc":
+        return f"{array.dtype} {shape}"
+    return f"{shape}, ‖·‖ = {np.linalg.norm(array.ravel().astype(complex)):.4g}"
+
+
+def _constant(value: Any) -> str:
+    return "×".join(map(str, value)) if isinstance(value, tuple) else brief(value)
+
+
+def columns(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    """Rows of cells as aligned lines; the columns numbered in `right` are set flush right."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def span(steps: tuple[int, int] | None) -> str:
+    """A range of steps as people write it: '3', '1–4', or nothing."""
+    if steps is None:
+        return ""
+    return str(steps[0]) if steps[0] == steps[1] else f"{steps[0]}–{steps[1]}"
+
+
+def wengert(tape: Any, most: int = 200) -> str:
+    """The list of records of `tape`: step, layer, output, operation, inputs, value; cuts drawn as ✂.
+
+    A tape of more than `most` records shows its beginning and its end, and says how many are left out.
+    """
+    records = tape.records
+    shown = records if len(records) <= most else records[: most // 2] + records[-(most // 2) :]
+    names = {slot: leaf.label for slot, leaf in tape.leaves.items()}
+    for record in records:
+        names.update((out.slot, out.label) for out in record.outputs)
+    rows = [("step", "layer", "record", "value")]
+    for slot in sorted({s for r in shown for s in r.inputs if s in tape.leaves}):
+        leaf = tape.leaves[slot]
+        kind = "parameter" if leaf.is_parameter else "leaf"
+        rows.append((span(leaf.steps), "", f"{leaf.label} = {kind}", brief(leaf.value)))
+    skipped = len(rows) + most // 2
+    for record in shown:
+        if len(rows) == skipped and len(shown) < len(records):
+            rows.append(("…", "", f"… {len(records) - len(shown)} records left out …", ""))
+        outs = ", ".join(out.label for out in record.outputs[:4])
+        outs += ", …" if len(record.outputs) > 4 else ""
+        constants = iter(record.constants)
+        args = [_constant(next(constants)) if slot is None else names.get(slot, "(dropped)") for slot in record.inputs]
+        args = args if len(args) <= 4 else [*args[:3], "…", args[-1]]
+        scissors = "✂ " if record.op == "cut" else ""
+        text = f"{scissors}{outs} = {record.op}({', '.join(args)})"
+        value = brief(record.outputs[0].value) if len(record.outputs) == 1 else f"{len(record.outputs)} outputs"
+        rows.append((span(record.steps), record.layer or "", text, value))
+    if not any(row[1] for row in rows[1:]):
+        rows = [(row[0], *row[2:]) for row in rows]
+    head = f"Tape: {len(records)} records, {len(tape.cuts)} cuts"
+    steps = [r.steps for r in records if r.steps]
+    if steps:
+        head += f", steps {span((min(s[0] for s in steps), max(s[1] for s in steps)))}"
+    return printable("\n".join([head, *columns(rows, right=(0,))]))

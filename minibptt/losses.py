@@ -1,0 +1,90 @@
+"""Losses over sequences: means over what is real. Read after sequence.py.
+
+Each divides once, by the number of real target entries, or by `count` where a chunk must use the whole
+sequence's. A batch without a single real entry has the loss 0. What stands at padded places, NaN or an
+impossible id included, is never seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .backend import as_array, host_array, library_of
+from .sequence import real_steps
+from .tensor import Tensor
+
+
+def mse(prediction: Any, target: Any, *, lengths: Any = None, mask: Any = None, count: float | None = None) -> Tensor:
+    """The mean of (prediction − target)² over the real entries.
+
+    prediction, target: the same shape, (T, B, …) where lengths or a mask is given; the mean is over the last
+    axes too. count: what to divide by instead, in entries. ValueError where shapes differ: nothing broadcasts.
+    """
+    prediction, target = _both(prediction, target)
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"mse: the prediction has shape {prediction.shape}, the target {target.shape}. They must be the same; "
+            "reshape one of them"
+        )
+    real = _real("mse", prediction.shape, lengths, mask)
+    entries = prediction.size
+    if real is not None:
+        flags = real.reshape(*real.shape, *[1] * (prediction.ndim - 2))
+        xp = library_of(getattr(prediction, "value", prediction))
+        flags = xp.asarray(flags)
+        prediction, target = ops.where(flags, prediction, 0), ops.where(flags, target, 0)
+        entries = int(real.sum()) * int(np.prod(prediction.shape[2:], dtype=int))
+    error = prediction - target
+    return ops.sum(error * error) * (1 / _divisor("mse", entries, count))
+
+
+def cross_entropy(
+    logits: Any, target: Any, *, lengths: Any = None, mask: Any = None, count: float | None = None
+) -> Tensor:
+    """The mean over the real steps of −log softmax(logits)[target], in nats.
+
+    logits: (…, V), (T, B, V) where lengths or a mask is given. target: host integers (…), 0 ≤ id < V.
+    count: what to divide by instead, in steps. ValueError for shapes that differ and ids out of range.
+    """
+    logits = logits if isinstance(logits, Tensor) else Tensor(logits)
+    target = host_array("cross_entropy: the target", target)
+    if logits.ndim < 1 or logits.shape[:-1] != target.shape:
+        raise ValueError(
+            f"cross_entropy: logits {logits.shape} need targets of shape {logits.shape[:-1]}, found {target.shape}"
+        )
+    real = _real("cross_entropy", logits.shape, lengths, mask)
+    entries = target.size
+    if real is not None:
+        xp = library_of(logits.value)
+        logits = ops.where(xp.asarray(real[..., None]), logits, 0)
+        target = np.where(real, target, 0)
+        entries = int(real.sum())
+    target = ops.check_ids(target, logits.shape[-1], "cross_entropy")
+    chosen = ops.pick(ops.log_softmax(logits), ids=target)
+    if real is not None:
+        chosen = ops.where(xp.asarray(real), chosen, 0)
+    return ops.sum(chosen) * (-1 / _divisor("cross_entropy", entries, count))
+
+
+def _both(prediction: Any, target: Any) -> tuple[Any, Any]:
+    prediction = prediction if isinstance(prediction, Tensor) else Tensor(prediction, weak=True)
+    return prediction, target if isinstance(target, Tensor) else as_array(target)
+
+
+def _real(what: str, shape: tuple[int, ...], lengths: Any, mask: Any) -> np.ndarray | None:
+    if lengths is None and mask is None:
+        return None
+    if len(shape) < 2:
+        raise ValueError(f"{what}: lengths and mask need sequences (T, B, …), found shape {shape}")
+    return real_steps(shape[0], shape[1], lengths, mask)
+
+
+def _divisor(what: str, entries: int, count: float | None) -> float:
+    if count is None:
+        return entries or 1
+    if not count > 0:
+        raise ValueError(f"{what}: count must be positive, found {count}")
+    return count

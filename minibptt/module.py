@@ -1,0 +1,86 @@
+"""`Module`: a thing that has parameters, known by the names of its attributes. Read after ops.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .backend import Array
+from .tensor import Parameter, parameter
+
+Rng = int | np.random.Generator | None
+
+
+class Module:
+    """Base of cells and layers. Parameters are its attributes, and those of modules that it holds.
+
+    No `super().__init__()` is needed. A parameter that is found twice (tied weights) is one parameter.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter) and value.name is None:
+            value.name = name
+        object.__setattr__(self, name, value)
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        """The attributes in which parameters are looked for, by name, in the order in which they were set."""
+        yield from vars(self).items()
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Each parameter once, with its path: ("W_x", …) or ("1.W_x", …)."""
+        seen: set[int] = set()
+        for name, value in _walk(self, ""):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters by name."""
+        return dict(self.named_parameters())
+
+
+def _walk(x: Any, path: str) -> Iterator[tuple[str, Parameter]]:
+    if isinstance(x, Parameter):
+        yield path, x
+        return
+    pairs: Any = ()
+    if isinstance(x, Module):
+        pairs = x.children()
+    elif isinstance(x, dict):
+        pairs = x.items()
+    elif isinstance(x, list | tuple):
+        pairs = enumerate(x)
+    for name, value in pairs:
+        yield from _walk(value, f"{path}.{name}" if path else str(name))
+
+
+def first_array(module: Any, default: Array) -> Array:
+    """The array of the first parameter of `module`, by which its library and dtype are known, or `default`."""
+    for _, found in _walk(module, ""):
+        return found.value
+    return default
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    """A host generator from a seed, a generator or None (fresh). The global one is left alone."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer)):
+        raise TypeError(f"rng must be an int or a numpy.random.Generator, found {type(rng).__name__}")
+    return np.random.default_rng(rng)
+
+
+def uniform(rng: np.random.Generator, bound: float, shape: tuple[int, ...], dtype: Any = None) -> Parameter:
+    """A parameter drawn from U(−bound, bound): on the host, so that every backend starts from the same numbers."""
+    return parameter(rng.uniform(-bound, bound, shape).tolist(), dtype=dtype or np.float32)
+
+
+def check_size(what: str, **sizes: Any) -> None:
+    """ValueError for a size that is not a whole number of at least 1."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise TypeError(f"{what}: {name} must be a whole number, found {size!r}")
+        if size < 1:
+            raise ValueError(f"{what}: {name} must be at least 1, found {size}")

@@ -1,0 +1,495 @@
+"""The operations, each beside its derivative. Read after dispatch.py, which explains `@op`.
+
+In a docstring, y is the value, g = ∂L/∂y the adjoint that arrives. A line `∂y/∂x = …` is the derivative of an
+element-wise operation; a line `∂L/∂x = …` says what the rule returns. Where an operation broadcasts, the
+adjoint is summed back over the broadcast axes (`unbroadcast`), here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .backend import Array, BackendError, host_array, is_array, library_of, name_of
+from .dispatch import op
+from .tensor import Tensor
+
+
+def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
+    """Sum g over the axes along which an operand of `shape` was repeated."""
+    if g.shape == shape:
+        return g
+    extra = g.ndim - len(shape)
+    axes = tuple(i for i in range(g.ndim) if i < extra or (shape[i - extra] == 1 and g.shape[i] != 1))
+    return g.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return getattr(x, "shape", ())
+
+
+def _pair(a: Any, b: Any, da: Any, db: Any) -> Any:
+    """The rule of an element-wise operation of two inputs, from g·∂y/∂a and g·∂y/∂b as functions of g."""
+    a_shape, b_shape = _shape(a), _shape(b)
+    return lambda g: (lambda: unbroadcast(da(g), a_shape), lambda: unbroadcast(db(g), b_shape))
+
+
+def _real(*arrays: Any) -> None:
+    """TypeError for complex inputs: an operation with a kink is not complex-differentiable."""
+    if any(getattr(x, "dtype", np.dtype(float)).kind == "c" or isinstance(x, complex) for x in arrays):
+        raise TypeError("not defined for complex numbers")
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------
+
+
+@op
+def add(xp, a, b):
+    """y = a + b;  ∂y/∂a = 1;  ∂y/∂b = 1."""
+    y = a + b
+    a_shape, b_shape = _shape(a), _shape(b)
+    if a_shape == b_shape:
+        return y, lambda g: (g, g)
+    return y, lambda g: (lambda: unbroadcast(g, a_shape), lambda: unbroadcast(g, b_shape))
+
+
+@op
+def subtract(xp, a, b):
+    """y = a − b;  ∂y/∂a = 1;  ∂y/∂b = −1."""
+    return a - b, _pair(a, b, lambda g: g, lambda g: -g)
+
+
+@op
+def multiply(xp, a, b):
+    """y = a·b;  ∂y/∂a = b;  ∂y/∂b = a."""
+    return a * b, _pair(a, b, lambda g: g * b, lambda g: g * a)
+
+
+@op
+def divide(xp, a, b):
+    """y = a / b;  ∂y/∂a = 1 / b;  ∂y/∂b = −y / b."""
+    y = a / b
+    return y, _pair(a, b, lambda g: g / b, lambda g: -g * y / b)
+
+
+@op
+def negative(xp, x):
+    """y = −x;  ∂y/∂x = −1."""
+    return -x, lambda g: (-g,)
+
+
+@op
+def power(xp, a, b):
+    """y = a^b;  ∂y/∂a = b·a^(b − 1);  ∂y/∂b = y·log(a).
+
+    A constant exponent never takes a logarithm, so a may be negative; b = 0 has derivative 0 everywhere. The
+    derivative for the exponent is 0 where a = 0 and nan where a < 0.
+    """
+    y = a**b
+
+    def da(g):
+        if not is_array(b):
+            return g * b * a ** (b - 1) if b else g * 0
+        return g * xp.where(b == 0, 0, b * a ** xp.where(b == 0, 1, b - 1))
+
+    def db(g):
+        base = a if is_array(a) else xp.asarray(a, dtype=y.dtype)
+        if base.dtype.kind == "c":
+            return g * y * xp.log(base)
+        log = xp.log(xp.where(base > 0, base, 1))
+        return g * y * xp.where(base < 0, math.nan, log)
+
+    return y, _pair(a, b, da, db)
+
+
+@op
+def matmul(xp, a, b):
+    """y = a @ b, for every rank that NumPy has: vectors, matrices, and stacks of matrices that broadcast.
+
+    ∂L/∂a = g @ bᵀ;  ∂L/∂b = aᵀ @ g.
+    """
+    if _shape(a) == () or _shape(b) == ():
+        raise ValueError("a matrix product needs at least one axis on each side; for a number use *")
+    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise ValueError(f"the inner sizes differ: {a.shape[-1]} and {inner}")
+    if a.ndim > 2 and b.ndim == 2:  # a sequence times one matrix: one product over all rows
+        flat = a.reshape(-1, a.shape[-1])
+        y = (flat @ b).reshape(*a.shape[:-1], b.shape[-1])
+
+        def rule(g):
+            rows = g.reshape(-1, g.shape[-1])
+            return lambda: (rows @ b.T).reshape(a.shape), lambda: flat.T @ rows
+
+        return y, rule
+    A = a[None, :] if a.ndim == 1 else a
+    B = b[:, None] if b.ndim == 1 else b
+    a_shape, b_shape = a.shape, b.shape
+
+    def rule(g):
+        g = g if len(b_shape) > 1 else g[..., None]
+        g = g if len(a_shape) > 1 else g[..., None, :]
+        return (
+            lambda: unbroadcast(g @ B.swapaxes(-1, -2), A.shape).reshape(a_shape),
+            lambda: unbroadcast(A.swapaxes(-1, -2) @ g, B.shape).reshape(b_shape),
+        )
+
+    return a @ b, rule
+
+
+# --- element-wise functions ------------------------------------------------------------------------------------
+
+
+@op
+def exp(xp, x):
+    """y = exp x;  ∂y/∂x = y."""
+    y = xp.exp(x)
+    return y, lambda g: (g * y,)
+
+
+@op
+def log(xp, x):
+    """y = log x (natural);  ∂y/∂x = 1 / x."""
+    return xp.log(x), lambda g: (g / x,)
+
+
+@op
+def sqrt(xp, x):
+    """y = √x;  ∂y/∂x = 1 / (2·y), taken as 0 at x = 0, so that a norm has the gradient 0 at 0."""
+    y = xp.sqrt(x)
+    return y, lambda g: (xp.where(y == 0, 0, 0.5 * g / xp.where(y == 0, 1, y)),)
+
+
+@op
+def tanh(xp, x):
+    """y = tanh x;  ∂y/∂x = 1 − y²."""
+    y = xp.tanh(x)
+    return y, lambda g: (g * (1 - y * y),)
+
+
+@op
+def sigmoid(xp, x):
+    """y = 1 / (1 + exp(−x));  ∂y/∂x = y·(1 − y). Never overflows."""
+    right = x.real >= 0
+    e = xp.exp(xp.where(right, -x, x))  # at most 1 in size
+    y = xp.where(right, 1, e) / (1 + e)
+    return y, lambda g: (g * (y * (1 - y)),)
+
+
+@op
+def relu(xp, x):
+    """y = x where x > 0, else 0;  ∂y/∂x = (x > 0): 0 at x = 0."""
+    _real(x)
+    return xp.maximum(x, 0), lambda g: (g * (x > 0),)
+
+
+@op
+def abs(xp, x):
+    """y = |x|;  ∂y/∂x = sign(x): 0 at x = 0."""
+    _real(x)
+    return xp.abs(x), lambda g: (g * xp.sign(x),)
+
+
+def _prefer(xp, a, b):
+    """The derivative for a of picking a over b: 1 where a > b, a half where they tie, so that the parts sum to 1."""
+    half = xp.asarray(0.5, dtype=xp.result_type(a, b))
+    return xp.where(a == b, half, a > b)
+
+
+@op
+def maximum(xp, a, b):
+    """y = max(a, b);  ∂y/∂a = (a > b) + ½·(a = b);  ∂y/∂b = (b > a) + ½·(a = b): a tie is shared."""
+    _real(a, b)
+    return xp.maximum(a, b), _pair(a, b, lambda g: g * _prefer(xp, a, b), lambda g: g * _prefer(xp, b, a))
+
+
+@op
+def minimum(xp, a, b):
+    """y = min(a, b);  ∂y/∂a = (a < b) + ½·(a = b);  ∂y/∂b = (b < a) + ½·(a = b): a tie is shared."""
+    _real(a, b)
+    return xp.minimum(a, b), _pair(a, b, lambda g: g * _prefer(xp, b, a), lambda g: g * _prefer(xp, a, b))
+
+
+@op
+def _where(xp, x, y, *, condition):
+    """z = x where the condition holds, else y;  ∂z/∂x = condition;  ∂z/∂y = not condition."""
+    condition = getattr(condition, "value", condition)
+    if is_array(condition) and library_of(condition) is not xp:
+        raise BackendError(f"where: the condition is a {name_of(library_of(condition))} array, x and y are not")
+    condition = xp.asarray(condition, dtype=bool)
+    # 0·nan would let through what the condition hides, so the adjoint is chosen, not multiplied.
+    return xp.where(condition, x, y), _pair(
+        x, y, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g)
+    )
+
+
+def where(condition: Any, x: Any, y: Any) -> Tensor:
+    """x where the condition holds, else y; the adjoint goes to the one that was chosen, and exactly 0 to the other.
+
+    condition: booleans that broadcast with x and y.
+    """
+    return _where(x, y, condition=condition)
+
+
+# --- reductions ------------------------------------------------------------------------------------------------
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """`axis` (None, a number or a tuple, negative counting from the end) as a tuple of numbers from 0."""
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    for a in axes:
+        if not -ndim <= a < ndim:
+            raise ValueError(f"axis {a} does not exist in an array of {ndim} axes")
+    return tuple(sorted({a % ndim for a in axes}))
+
+
+def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape after reducing over `axes` with keepdims."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+@op
+def sum(xp, x, *, axis=None, keepdims=False):
+    """y = Σ x over `axis` (None: all; a number or a tuple);  ∂L/∂x = g, repeated over the axes summed."""
+    shape, kept = x.shape, _kept(x.shape, _axes(axis, x.ndim))
+    y = xp.sum(x, axis=axis, keepdims=keepdims)
+    return y, lambda g: (xp.broadcast_to(g.reshape(kept), shape),)
+
+
+@op
+def mean(xp, x, *, axis=None, keepdims=False):
+    """y = the mean of x over `axis`;  ∂L/∂x = g / n, repeated over the n elements averaged."""
+    shape, axes = x.shape, _axes(axis, x.ndim)
+    kept, n = _kept(shape, axes), math.prod(shape[i] for i in axes)
+    if n == 0:
+        raise ValueError(f"the mean of no elements (shape {shape}, axis {axis}) is not defined")
+    y = xp.mean(x, axis=axis, keepdims=keepdims)
+    return y, lambda g: (xp.broadcast_to(g.reshape(kept) / n, shape),)
+
+
+@op
+def max(xp, x, *, axis=None, keepdims=False):
+    """y = the largest x over `axis`;  ∂L/∂x = g, shared evenly among the elements that are largest."""
+    _real(x)
+    kept = _kept(x.shape, _axes(axis, x.ndim))
+    top = xp.max(x, axis=axis, keepdims=True) if axis is not None else xp.max(x).reshape(kept)
+
+    def rule(g):
+        largest = x == top
+        count = xp.sum(largest, axis=axis, keepdims=True).reshape(kept)
+        return (xp.where(largest, g.reshape(kept) / count.astype(g.dtype), 0),)
+
+    return top if keepdims else xp.max(x, axis=axis), rule
+
+
+# --- soft maxima -----------------------------------------------------------------------------------------------
+
+
+def _largest(xp, x, axis):
+    """The largest real part along `axis`, to be taken off before exp: a constant, and never −∞."""
+    top = xp.max(x.real, axis=axis, keepdims=True)
+    return xp.where(xp.isfinite(top), top, 0)
+
+
+@op
+def logsumexp(xp, x, *, axis=-1, keepdims=False):
+    """y = log Σ exp x over `axis` (None: all);  ∂L/∂x = g·exp(x − y). Never overflows; −∞ is allowed."""
+    axes = _axes(axis, x.ndim)
+    kept = _kept(x.shape, axes)
+    top = _largest(xp, x, axes)
+    e = xp.exp(x - top)
+    total = xp.sum(e, axis=axes, keepdims=True)
+    none = total == 0  # every x is −∞: y = −∞, and no x has a derivative
+    y = xp.where(none, -math.inf, xp.log(xp.where(none, 1, total)) + top)
+    rule = lambda g: (g.reshape(kept) * (e / xp.where(none, 1, total)),)  # noqa: E731
+    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), rule
+
+
+@op
+def log_softmax(xp, x, *, axis=-1):
+    """y = x − log Σ exp x along `axis`;  ∂L/∂x = g − exp(y)·Σ g. Never overflows; −∞ is allowed."""
+    z = x - _largest(xp, x, axis)
+    y = z - xp.log(xp.sum(xp.exp(z), axis=axis, keepdims=True))
+    return y, lambda g: (g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True),)
+
+
+@op
+def softmax(xp, x, *, axis=-1):
+    """y = exp x / Σ exp x along `axis`;  ∂L/∂x = y·(g − Σ g·y). Never overflows; −∞ is allowed."""
+    e = xp.exp(x - _largest(xp, x, axis))
+    y = e / xp.sum(e, axis=axis, keepdims=True)
+    return y, lambda g: (y * (g - xp.sum(g * y, axis=axis, keepdims=True)),)
+
+
+# --- shapes and places -----------------------------------------------------------------------------------------
+
+
+@op
+def reshape(xp, x, *, shape):
+    """y = the elements of x in `shape` (one −1 is worked out);  ∂L/∂x = g in the shape of x."""
+    before = x.shape
+    return x.reshape(shape), lambda g: (g.reshape(before),)
+
+
+@op
+def transpose(xp, x, *, axes=None):
+    """y = x with its axes in the order `axes` (None: reversed);  ∂L/∂x = g in the inverse order."""
+    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(a % x.ndim for a in axes)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return xp.transpose(x, order), lambda g: (xp.transpose(g, inverse),)
+
+
+def _has_repeats(index: Any) -> bool:
+    """Can this index name one element twice? Numbers, slices and boolean masks cannot; integer arrays can."""
+    parts = index if isinstance(index, tuple) else (index,)
+    plain = (int, slice, type(None), type(Ellipsis), np.integer)
+    return not all(isinstance(p, plain) or getattr(p, "dtype", None) == bool for p in parts)
+
+
+@op
+def getitem(xp, x, *, index):
+    """y = x[index], with slices, numbers, integer arrays (repeats add up) and boolean masks;  ∂L/∂x = g put back."""
+    shape = x.shape
+    parts = [getattr(p, "value", p) for p in (index if isinstance(index, tuple) else (index,))]
+    parts = [xp.asarray(p) if isinstance(p, list) else p for p in parts]
+    index = tuple(parts) if isinstance(index, tuple) else parts[0]
+    repeats = _has_repeats(index)
+
+    def rule(g):
+        dx = xp.zeros(shape, dtype=g.dtype)
+        if repeats:
+            xp.add.at(dx, index, g)
+        else:
+            dx[index] = g
+        return (dx,)
+
+    return x[index], rule
+
+
+@op
+def pick(xp, x, *, ids):
+    """y[…] = x[…, ids[…]], one element of the last axis for each row;  ∂L/∂x = g put back.
+
+    x: (…, V); ids: integers (…), 0 ≤ ids < V, checked by the caller.
+    """
+    shape, V = x.shape, x.shape[-1]
+    place = xp.arange(ids.size) * V + xp.asarray(ids).reshape(-1)  # in the flattened x
+
+    def rule(g):
+        dx = xp.zeros(math.prod(shape), dtype=g.dtype)
+        dx[place] = g.reshape(-1)
+        return (dx.reshape(shape),)
+
+    return x.reshape(-1)[place].reshape(shape[:-1]), rule
+
+
+def check_ids(ids: Any, V: int, what: str) -> np.ndarray:
+    """Token ids, checked on the host. TypeError where they are no integers, ValueError outside 0 … V − 1."""
+    ids = host_array(f"{what}: ids, which are checked on the host,", ids)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{what}: ids must be integers, found {ids.dtype}")
+    wrong = np.argwhere((ids < 0) | (ids >= V))
+    if wrong.size:
+        place = tuple(wrong[0].tolist())
+        raise ValueError(f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({len(wrong)} such ids)")
+    return ids
+
+
+@op
+def embedding(xp, W, *, ids):
+    """y[…] = W[ids[…]], the rows of W;  ∂L/∂W = the g of every use of a row, added up.
+
+    W: (V, D); ids: host integers (…), checked here: ValueError outside 0 … V − 1.
+    """
+    V, D = W.shape
+    ids = xp.asarray(check_ids(ids, V, "embedding"))
+
+    def rule(g):
+        dW = xp.zeros((V, D), dtype=g.dtype)
+        xp.add.at(dW, ids.reshape(-1), g.reshape(-1, D))
+        return (dW,)
+
+    return W[ids], rule
+
+
+@op
+def _concatenate(xp, *xs, axis=0):
+    """y = the xs one after the other along `axis`;  ∂L/∂x_i = its piece of g."""
+    y = xp.concatenate(xs, axis=axis)
+    ends = np.cumsum([x.shape[axis] for x in xs])[:-1].tolist()
+    return y, lambda g: xp.split(g, ends, axis=axis)
+
+
+def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """The tensors one after the other along `axis`. ValueError where there is none or the other sizes differ."""
+    return _concatenate(*_some(tensors, "concatenate"), axis=axis)
+
+
+@op
+def _stack(xp, *xs, axis=0):
+    """y = the xs side by side along a new axis;  ∂L/∂x_i = its slice of g."""
+    y = xp.stack(xs, axis=axis)
+    place = (slice(None),) * (axis % y.ndim)
+    n = len(xs)
+    return y, lambda g: [g[(*place, i)] for i in range(n)]
+
+
+def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """The tensors side by side along a new axis. ValueError where there is none or the shapes differ."""
+    return _stack(*_some(tensors, "stack"), axis=axis)
+
+
+def _some(tensors: Sequence[Any], name: str) -> list[Any]:
+    if isinstance(tensors, Tensor) or not len(tensors):
+        raise ValueError(f"{name} takes a list of at least one tensor")
+    return list(tensors)
+
+
+@op
+def unstack(xp, x, *, axis=0):
+    """ys = the slices of x along `axis`, as a tuple, recorded once;  ∂L/∂x = the g of the slices, stacked."""
+    place = (slice(None),) * _axes(axis, x.ndim)[0]
+    ys = tuple([x[(*place, i)] for i in range(x.shape[axis])])
+    shapes = [y.shape for y in ys]
+    return ys, lambda g: (xp.stack(_filled(xp, g, shapes), axis=axis),)
+
+
+@op
+def split(xp, x, *, pieces, axis=0):
+    """ys = x in pieces along `axis`, as a tuple: so many equal ones, or cut at a list of places (NumPy's split).
+
+    ∂L/∂x = the g of the pieces, one after the other.
+    """
+    ys = tuple(xp.split(x, pieces, axis=axis))
+    shapes = [y.shape for y in ys]
+    return ys, lambda g: (xp.concatenate(_filled(xp, g, shapes), axis=axis),)
+
+
+def _filled(xp, g, shapes):
+    """The adjoints of several outputs, zeros standing for those that nobody used."""
+    dtype = next(part.dtype for part in g if part is not None)
+    return [xp.zeros(shape, dtype=dtype) if part is None else part for part, shape in zip(g, shapes)]
+
+
+# --- the operators and methods of Tensor are these functions ------------------------------------------------------
+
+_OPERATORS = {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "pow": power, "matmul": matmul}
+for _name, _function in _OPERATORS.items():
+    setattr(Tensor, f"__{_name}__", lambda self, other, f=_function: f(self, other))
+    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(other, self))
+
+
+def _method_reshape(self: Tensor, *shape: Any) -> Tensor:
+    return reshape(self, shape=shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+
+
+Tensor.__neg__ = lambda self: negative(self)  # type: ignore[method-assign, assignment]
+Tensor.__abs__ = lambda self: abs(self)  # type: ignore[method-assign, assignment]
+Tensor.__getitem__ = lambda self, index: getitem(self, index=index)  # type: ignore[method-assign, assignment]
+Tensor.sum = lambda self, axis=None, keepdims=False: sum(self, axis=axis, keepdims=keepdims)  # type: ignore
+Tensor.mean = lambda self, axis=None, keepdims=False: mean(self, axis=axis, keepdims=keepdims)  # type: ignore
+Tensor.reshape = _method_reshape  # type: ignore[method-assign, assignment]
+Tensor.T = property(lambda self: transpose(self))  # type: ignore

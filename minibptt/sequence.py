@@ -1,0 +1,187 @@
+"""A cell over time: unroll, lengths, masks, resets, and where the cuts fall. Read after cells/base.py.
+
+Time comes first: x is (T, B, …). `lengths` (B,), `mask` (T, B) and `resets` (T, B) are host arrays and separate
+words for separate things. A padded step passes the state through, outputs exactly 0 and contributes exactly
+0 to every gradient. `resets[t, b]` starts row b from the zero state before step t, padded or not.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .backend import as_array, host_array, library_of, use_backend
+from .cells.base import Cell
+from .module import check_size, first_array
+from .nest import leaves, map_nest, rebuild
+from .tape import cut, open_tape
+from .tensor import Tensor
+
+
+def unroll(
+    cell: Cell,
+    x: Any,
+    state: Any = None,
+    *,
+    lengths: Any = None,
+    mask: Any = None,
+    resets: Any = None,
+    cut_every: int | None = None,
+) -> tuple[Tensor, Any]:
+    """Take `cell` over the sequence x: (outputs (T, B, …), state after the last step).
+
+    x: (T, B, …), an array, or a tensor where its gradient is wanted. state: the state before the first step
+    (default: the cell's zero state). lengths: (B,) whole numbers, 0 to T. mask: (T, B), true at real steps.
+    resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …).
+    ValueError for T = 0 and for shapes that do not fit, which it names.
+    """
+    x = _input(x)
+    T, B = x.shape[:2]
+    real = real_steps(T, B, lengths, mask)
+    resets = _flags("resets", resets, T, B)
+    if cut_every is not None:
+        check_size("unroll", cut_every=cut_every)
+    home = first_array(cell, getattr(x, "value", x))
+    xp = library_of(home)
+    if real is not None:
+        x = fill_padding(x, real)
+    if not isinstance(x, Tensor) and x.dtype.kind == "f" and home.dtype.kind == "f":
+        x = x.astype(home.dtype, copy=False)
+    state, zero = _initial(cell, state, B, xp)
+    real_here, resets_here = (None if f is None else xp.asarray(f) for f in (real, resets))  # copied once
+    names = cell.names_of(state)
+    tape = open_tape()
+    steps = ops.unstack(x) if isinstance(x, Tensor) else x
+    outputs = []
+    for t in range(T):
+        with tape.at(t + 1) if tape else nullcontext():
+            if cut_every and t and t % cut_every == 0:
+                state = cut(state)
+            if resets is not None and resets[t].any():
+                state = _choose(resets_here[t], zero, state)
+            out, new = _step(cell, steps[t], state)
+            if real is not None and not real[t].all():
+                out = ops.where(_rows(real_here[t], out), out, 0)
+                new = _choose(real_here[t], new, state)
+            if tape:
+                for name, (_, tensor) in zip(names, leaves(new)):
+                    tape.state(name, tensor)
+            state = new
+        outputs.append(out)
+    with tape.at(1, T) if tape else nullcontext():
+        return ops.stack(outputs), state
+
+
+def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, Any]:
+    """`model` over the sequence x, whatever it is: a cell is unrolled, a layer with a state is called with it.
+
+    A model without a state (no `zero_state`) is called as model(x), and its state is None. options: lengths,
+    mask, resets, cut_every, as for `unroll`.
+    """
+    if isinstance(model, Cell):
+        return unroll(model, x, state, **options)
+    if hasattr(model, "zero_state"):
+        return model(x, state, **options)
+    return model(x), None
+
+
+def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndarray | None:
+    """Where the steps are real, (T, B) on the host; None where all of them are. ValueError where shapes don't fit."""
+    real = _flags("mask", mask, T, B)
+    if lengths is not None:
+        lengths = host_array("lengths", lengths)
+        if lengths.shape != (B,) or lengths.dtype.kind not in "iu":
+            raise ValueError(f"lengths must be {B} whole numbers, found {lengths.dtype} of shape {lengths.shape}")
+        if lengths.size and not (lengths.min() >= 0 and lengths.max() <= T):
+            raise ValueError(f"lengths must lie between 0 and T = {T}, found {lengths.min()} … {lengths.max()}")
+        within = np.arange(T)[:, None] < lengths
+        real = within if real is None else real & within
+    return None if real is None or real.all() else real
+
+
+def fill_padding(x: Any, real: np.ndarray) -> Any:
+    """x with its padded steps replaced by a real step of their row, so that nothing in the padding is ever seen.
+
+    A row that has no real step takes one of another row; where there is none at all, zeros.
+    """
+    value = getattr(x, "value", x)
+    xp = library_of(value)
+    if not real.any():
+        return xp.zeros_like(value)
+    some_row = real.any(axis=0)
+    row = np.where(some_row, np.arange(real.shape[1]), some_row.argmax())
+    first = real.argmax(axis=0)[row]
+    step = np.where(real, np.arange(len(real))[:, None], first)
+    filled = value[xp.asarray(step), xp.asarray(np.broadcast_to(row, real.shape))]
+    if not isinstance(x, Tensor):
+        return filled
+    return ops.where(xp.asarray(real.reshape(*real.shape, *[1] * (x.ndim - 2))), x, filled)
+
+
+def _input(x: Any) -> Any:
+    if not isinstance(x, Tensor):
+        x = as_array(x)
+    if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 1:
+        raise ValueError(f"a sequence is (T, B, …) with T ≥ 1 steps and B ≥ 1 rows, time first; found shape {x.shape}")
+    return x
+
+
+def _flags(what: str, flags: Any, T: int, B: int) -> np.ndarray | None:
+    if flags is None:
+        return None
+    flags = host_array(what, flags)
+    if flags.shape != (T, B):
+        raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {flags.shape}")
+    if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
+        raise ValueError(f"{what} must hold true and false (or 1 and 0), found {flags.dtype} with other values")
+    return flags.astype(bool)
+
+
+def _initial(cell: Cell, state: Any, B: int, xp: Any) -> tuple[Any, Any]:
+    """(the state to start from, the zero state), with shapes checked against each other."""
+    with use_backend(xp):
+        zero = cell.zero_state(B) if state is None or type(cell).zero_state is not Cell.zero_state else None
+    if state is None:
+        return zero, zero
+    state = map_nest(lambda h: h if isinstance(h, Tensor) else Tensor(h), state)
+    if zero is not None:
+        found, expected = list(leaves(state)), list(leaves(zero))
+        if len(found) != len(expected):
+            raise ValueError(
+                f"the state of {type(cell).__name__} has {len(expected)} part(s), found one with {len(found)}"
+            )
+        for name, (_, h), (_, z) in zip(cell.names_of(zero), found, expected):
+            try:
+                fits = np.broadcast_shapes(h.shape, z.shape) == z.shape
+            except ValueError:
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"the initial state {name!r} of {type(cell).__name__} has shape {h.shape}; for a batch of {B} "
+                    f"rows it must be {z.shape}, or broadcast to it"
+                )
+    return state, zero
+
+
+def _step(cell: Cell, x: Any, state: Any) -> tuple[Tensor, Any]:
+    result = cell.step(x, state)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
+        raise TypeError(
+            f"{type(cell).__name__}.step must return (output, next state), the output being a tensor; it returned "
+            f"{type(result).__name__}"
+        )
+    return result
+
+
+def _rows(flags: Any, like: Tensor) -> Any:
+    """(B,) flags in a shape that broadcasts over the rows of `like` (B, …)."""
+    return flags.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _choose(flags: Any, yes: Any, no: Any) -> Any:
+    """For each row the state `yes` where its flag is set, else `no`, in every part of the state."""
+    pairs = list(zip(leaves(yes), leaves(no), strict=True))
+    return rebuild(no, [ops.where(_rows(flags, a if a.ndim else b), a, b) for (_, a), (_, b) in pairs])

@@ -1,0 +1,120 @@
+"""The backward pass: a loop over the records of a tape in reverse. Read after tensor.py.
+
+Each record hands the adjoint of its output, g = ∂L/∂y, to its rule, and what the rule returns is added to the
+adjoints of the record's inputs. No recursion, so a tape may be as long as memory allows. An adjoint is given
+up as soon as its record is done, unless somebody asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .backend import Array
+from .listing import subscript
+from .tensor import Steps, Tensor
+
+Rule = Callable[[Any], Sequence[Any]]
+
+
+class Record:
+    """One operation on the tape.
+
+    inputs: the slots of its inputs, None for a constant. constants: the values of those constants, an array
+    standing as its shape only. rule: from the adjoint of the output (a tuple where there are several
+    outputs, None for an unused one) to one adjoint per input; None for a cut.
+    """
+
+    __slots__ = ("constants", "inputs", "layer", "op", "outputs", "rule", "steps")
+
+    def __init__(
+        self,
+        op: str,
+        inputs: Sequence[int | None],
+        constants: Sequence[Any],
+        outputs: tuple[Tensor, ...],
+        rule: Rule | None,
+        steps: Steps,
+        layer: str | None,
+    ):
+        self.op, self.inputs, self.constants, self.outputs = op, inputs, constants, outputs
+        self.rule, self.steps, self.layer = rule, steps, layer
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A place where the tape was cut: `name` of `layer`, at the boundary before step `step`.
+
+    source: the slot of the tensor that was cut, None where its past is not on this tape and there is nothing
+    to mend. slot: the slot of what `cut` returned.
+    """
+
+    step: int | None
+    layer: str | None
+    name: str | None
+    source: int | None
+    slot: int
+
+    def __repr__(self) -> str:
+        layer = f"{self.layer}." if self.layer else ""
+        name = subscript(self.name or "v", None if self.step is None else self.step - 1)
+        return f"cut({layer}{name}, before step {self.step})"
+
+
+def sweep(
+    records: Sequence[Record],
+    cuts: Sequence[Cut],
+    factors: Mapping[int, float],
+    start: int,
+    seed: Array,
+    wanted: Sequence[int],
+) -> dict[int, Array]:
+    """The adjoints of the slots in `wanted`, starting from the adjoint `seed` at slot `start`.
+
+    factors: for each cut that has a past, by its slot, what its adjoint is multiplied by.
+    Slots that are not reached are left out of the answer. No array that was there before is changed.
+    """
+    # A mended cut is no operation: both sides of it share one adjoint, so that the order of summation, and
+    # with it the last bit, is that of a tape which was never cut.
+    same: dict[int, int] = {}
+    for cut in cuts:
+        if cut.source is not None and factors[cut.slot] == 1:
+            same[cut.slot] = same.get(cut.source, cut.source)
+    keep = {same.get(slot, slot) for slot in wanted}
+    adjoint: dict[int, Any] = {same.get(start, start): seed}
+    ours: set[int] = set()  # adjoints that are sums made here and held by nobody else: these add in place
+    for record in reversed(records):
+        outputs = record.outputs
+        if len(outputs) == 1:
+            g = _take(adjoint, outputs[0].slot, keep)
+            if g is None:
+                continue
+        else:
+            g = tuple([_take(adjoint, out.slot, keep) for out in outputs])
+            if all(part is None for part in g):
+                continue
+        if record.rule is not None:
+            parts = record.rule(g)
+        else:
+            factor = factors[outputs[0].slot]
+            parts = (g * factor if factor else None,)
+        for slot, part in zip(record.inputs, parts):
+            if slot is None or part is None:
+                continue
+            if callable(part):  # an adjoint that is worked out only where it is needed
+                part = part()
+            slot = same.get(slot, slot)
+            if slot not in adjoint:
+                adjoint[slot] = part
+            elif slot in ours:
+                adjoint[slot] += part
+            else:
+                adjoint[slot] = adjoint[slot] + part
+                ours.add(slot)
+    return {slot: adjoint[same.get(slot, slot)] for slot in wanted if same.get(slot, slot) in adjoint}
+
+
+def _take(adjoint: dict[int, Array], slot: int, keep: set[int]) -> Array | None:
+    """The adjoint of a slot, given up unless somebody asked for it: nothing is added to it any more."""
+    return adjoint.get(slot) if slot in keep else adjoint.pop(slot, None)

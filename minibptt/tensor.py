@@ -1,0 +1,239 @@
+"""Tensors, parameters, and how new ones are made. Read after backend.py.
+
+A tensor is an array with a name, and with its place on the tape that recorded it, if one did. It does not
+keep that tape alive: memory goes when the tape goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .backend import Array, as_array, current_library, is_array, library_of, to_numpy
+from .listing import brief, subscript
+
+Steps = tuple[int, int] | None  # the first and the last step that something covers, counted from 1
+
+
+class Tensor:
+    """An array in a computation: a value, a name, and its place on a tape.
+
+    value: the array. weak: it has no float type of its own and adapts to the tensors that it meets
+    (what `zeros`, `ones` and `full` make, and integers). steps: the time steps that it covers.
+    """
+
+    __slots__ = ("__weakref__", "mark", "name", "slot", "steps", "value", "weak")
+    __array_ufunc__ = None  # so that array * tensor asks the tensor
+    is_parameter = False
+
+    # Operators and methods are the functions of ops.py, which sets them.
+    __add__: Callable[[Any], Tensor]
+    __radd__: Callable[[Any], Tensor]
+    __sub__: Callable[[Any], Tensor]
+    __rsub__: Callable[[Any], Tensor]
+    __mul__: Callable[[Any], Tensor]
+    __rmul__: Callable[[Any], Tensor]
+    __truediv__: Callable[[Any], Tensor]
+    __rtruediv__: Callable[[Any], Tensor]
+    __pow__: Callable[[Any], Tensor]
+    __rpow__: Callable[[Any], Tensor]
+    __matmul__: Callable[[Any], Tensor]
+    __rmatmul__: Callable[[Any], Tensor]
+    __neg__: Callable[[], Tensor]
+    __abs__: Callable[[], Tensor]
+    __getitem__: Callable[[Any], Tensor]
+    sum: Callable[..., Tensor]
+    mean: Callable[..., Tensor]
+    reshape: Callable[..., Tensor]
+    T: Tensor
+
+    def __init__(
+        self,
+        value: Any,
+        name: str | None = None,
+        weak: bool = False,
+        mark: object = None,
+        slot: int = -1,
+        steps: Steps = None,
+    ):
+        self.value = as_array(value)
+        self.name = name
+        self.weak = weak or self.value.dtype.kind not in "fc"
+        self.mark, self.slot, self.steps = mark, slot, steps  # mark: the token of the tape; slot: its place there
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    @property
+    def label(self) -> str:
+        """The name with its step, as a reader writes it: h₃; v₁₇ for the 17th value of a tape where unnamed."""
+        if self.name is None:
+            return subscript("v", self.slot) if self.slot >= 0 else "a tensor"
+        return subscript(self.name, self.steps[1] if self.steps and not self.is_parameter else None)
+
+    def item(self) -> Any:
+        """The single element as a Python number. ValueError where there is not exactly one."""
+        if self.size != 1:
+            raise ValueError(f"item() needs exactly one element: {self.label} has shape {self.shape}")
+        return to_numpy(self.value).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("a tensor of shape () has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        kind = "parameter" if self.is_parameter else "tensor"
+        name = "" if self.name is None else self.label + ", "
+        return f"{kind}({name}{brief(self.value, most=12)}, {'weak ' if self.weak else ''}{self.dtype})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The value, where it is on the host: plotting and printing need no more. A copy never joins the tape."""
+        if library_of(self.value) is not np:
+            raise TypeError(f"{self.label} is on a device; mb.to_numpy(x) copies it to the host")
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    def __array_function__(self, function, types, args, kwargs):
+        raise TypeError(
+            f"numpy.{function.__name__} does not record on the tape: use minibptt.{function.__name__} if there is "
+            "one, or to_numpy(x) for the bare value"
+        )
+
+    # Comparisons give plain boolean arrays: they have no derivative.
+    def __lt__(self, other):
+        return self.value < getattr(other, "value", other)
+
+    def __le__(self, other):
+        return self.value <= getattr(other, "value", other)
+
+    def __gt__(self, other):
+        return self.value > getattr(other, "value", other)
+
+    def __ge__(self, other):
+        return self.value >= getattr(other, "value", other)
+
+
+class Parameter(Tensor):
+    """A tensor that learns: recorded on every open tape that uses it, changed only through `assign`."""
+
+    __slots__ = ("version",)
+    is_parameter = True
+
+    def __init__(self, value: Array, name: str | None = None):
+        super().__init__(value, name)
+        self.version = 0
+        _freeze(self.value)
+
+    def _no_inplace(self, other):
+        raise TypeError(
+            f"{self.label} is a parameter; x -= y would put an ordinary tensor in its place. "
+            "Write mb.assign(w, w.value - step)"
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __imatmul__ = _no_inplace
+
+
+def _freeze(array: Array) -> None:
+    if isinstance(array, np.ndarray):  # CuPy arrays have no such flag
+        array.flags.writeable = False
+
+
+def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Array:
+    """A new array of floats from anything: its own float type is kept, everything else becomes float32.
+
+    TypeError for integer and boolean arrays without `dtype`: integers can't be differentiated.
+    """
+    value = getattr(value, "value", value)
+    numbers = isinstance(value, np.generic) or is_array(value)
+    if not numbers:
+        try:
+            value = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{what} needs numbers, found {type(value).__name__}: {error}") from None
+        value = current_library().asarray(value.astype(dtype or np.float32))
+    if dtype is None and value.dtype.kind not in "fc":
+        raise TypeError(
+            f"{what} was made from {value.dtype}: integers can't be differentiated. "
+            "Give dtype=numpy.float32, or an array of floats"
+        )
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise TypeError(f"{what} needs a float type, found dtype={np.dtype(dtype)}")
+    library = library_of(value)
+    return library.array(value, dtype=dtype or value.dtype)  # always a copy
+
+
+def parameter(value: Any, name: str | None = None, dtype: Any = None) -> Parameter:
+    """A parameter with a copy of `value`. float32 unless `dtype` or the array's own float type says otherwise.
+
+    value: numbers of any shape. name: set by the module that it is an attribute of, where not given.
+    TypeError for integer arrays.
+    """
+    return Parameter(float_array(value, dtype, name or "a parameter"), name)
+
+
+def assign(parameter: Parameter, value: Any) -> None:
+    """Give `parameter` a new value: a copy in its own dtype. The only way in which a parameter changes.
+
+    A tape that recorded the old value refuses to be differentiated from then on.
+    TypeError where it is no parameter; ValueError where the shape differs.
+    """
+    if not isinstance(parameter, Parameter):
+        raise TypeError(f"assign changes parameters; found {type(parameter).__name__}")
+    value = getattr(value, "value", value)
+    old = parameter.value
+    library = library_of(old)
+    if is_array(value) and library_of(value) is not library:
+        raise TypeError(f"assign: {parameter.label} and its new value belong to different array libraries")
+    new = library.array(value)
+    if (new.dtype.kind == "c" and old.dtype.kind != "c") or new.dtype.kind not in "biufc":
+        raise TypeError(f"assign: {parameter.label} is {old.dtype}, the new value is {new.dtype}")
+    if new.shape != old.shape:
+        raise ValueError(f"assign: {parameter.label} has shape {old.shape}, the new value has shape {new.shape}")
+    parameter.value = new.astype(old.dtype, copy=False)
+    _freeze(parameter.value)
+    parameter.version += 1
+
+
+def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor:
+    """A tensor of `shape` filled with one number, on the current backend.
+
+    Without a dtype it has no float type of its own: it adapts to the tensors that it meets.
+    """
+    return Tensor(current_library().full(shape, fill, dtype=dtype or np.float64), weak=dtype is None)
+
+
+def zeros(shape: int | tuple[int, ...], dtype: Any = None) -> Tensor:
+    """A tensor of zeros; without a dtype it adapts to the tensors that it meets."""
+    return full(shape, 0, dtype)
+
+
+def ones(shape: int | tuple[int, ...], dtype: Any = None) -> Tensor:
+    """A tensor of ones; without a dtype it adapts to the tensors that it meets."""
+    return full(shape, 1, dtype)
