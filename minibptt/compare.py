@@ -16,6 +16,8 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,9 @@ from .backend import as_array, synchronize
 from .gradients import Gradients
 from .listing import columns, printable
 from .sequence import real_steps, run
-from .tape import Tape
+from .tape import Cut, Tape
 from .tensor import Tensor
-from .truncation import Plan, Schedule, call_loss, realise
+from .truncation import Plan, Schedule, accumulate, call_loss
 
 MEASURES = {
     "share": "the part of full BPTT's first-order decrease of the loss that is kept: ⟨g, G⟩ / ‖G‖²",
@@ -92,7 +94,7 @@ class Comparison:
         head, body = self.cells()
         lines = columns([tuple(r) for r in [head, *body]], right=(1, 6, 7))
         lines.insert(1, "─" * max(map(len, lines)))
-        return printable("\n".join([self.title, self.note(), "", *lines] if self.title else [self.note(), "", *lines]))
+        return printable("\n".join([*([self.title] if self.title else []), self.note(), "", *lines]))
 
     def note(self) -> str:
         """The setting in one line."""
@@ -104,7 +106,7 @@ class Comparison:
     def rises(self, measure: str = "error") -> list[tuple[Row, Row]]:
         """The neighbours in k between which the mean of a measure rises: a longer window that is further off."""
         rows = sorted(self.rows, key=lambda r: r.longest)
-        pairs = [(a, b) for a, b in zip(rows, rows[1:]) if a.longest < b.longest]
+        pairs = [(a, b) for a, b in pairwise(rows) if a.longest < b.longest]
         return [(a, b) for a, b in pairs if b.spread(measure).mean > a.spread(measure).mean]
 
     def _repr_html_(self) -> str:
@@ -168,12 +170,13 @@ def compare(
     measure: bool = True,
     progress: Callable[[int, int], None] | None = None,
     title: str = "",
+    about: dict[str, Any] | None = None,
 ) -> Comparison:
     """Every schedule against full BPTT, at frozen weights; each is judged over all its offsets.
 
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
     is called as loss(outputs, y, mask=…). measure: run each schedule by itself for memory and time too.
-    progress: called with (done, of) as the work goes on.
+    progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
     ValueError for an empty list of schedules and a loss that is not a finite scalar.
     """
     schedules = list(schedules)
@@ -188,7 +191,7 @@ def compare(
     with Tape() as tape:
         outputs, _ = run(model, x, state, cut_every=1, **options)
         value = call_loss(loss, outputs, y, options["mask"])
-    if tape.slot_of(value) is None:
+    if value.mark is not tape.mark:
         raise ValueError("the loss does not depend on any parameter: there is no gradient to compare")
     G = tape.gradient(value, model, through_cuts=True)
     seeds = tape.gradient(value, outputs)
@@ -215,10 +218,11 @@ def compare(
         longest = max(u.losses.stop - u.start for plan in offsets for u in plan.updates)
         cost: tuple[int | None, float | None] = (None, None)
         if measure:
-            cost = _cost(lambda plan=schedule.plan(T): list(realise(model, x, seeds, plan, state=state, **options)))
+            plan = schedule.plan(T)
+            cost = _cost(partial(accumulate, model, x, seeds, plan, state=state, **options))
             tick()
         rows.append(Row(schedule, longest, figures_by_measure, *cost))
-    return Comparison(T, B, loss_value, G.norm(), tuple(rows), title)
+    return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})
 
 
 def _time_and_batch(x: Any) -> tuple[int, int]:
@@ -232,7 +236,12 @@ def _by_mending(tape: Tape, loss: Tensor, model: Any, plan: Plan) -> Gradients:
     factors = plan.shared_factors()
     if factors is None:
         raise ValueError("compare: this plan has windows that overlap, which are not built yet")
-    return tape.gradient(loss, model, through_cuts=lambda cut: factors[cut.step - 1])
+
+    def factor(cut: Cut) -> float:
+        assert cut.step is not None  # unroll cuts on the clock
+        return factors[cut.step - 1]
+
+    return tape.gradient(loss, model, through_cuts=factor)
 
 
 def _judge(g: Gradients, G: Gradients) -> tuple[float, ...]:
@@ -240,7 +249,7 @@ def _judge(g: Gradients, G: Gradients) -> tuple[float, ...]:
     return g.share(G), g.relative_error(G), g.cosine(G), g.norm() / size if size else math.nan
 
 
-def _cost(work: Callable[[], Any], most_seconds: float = 1.0) -> tuple[int, float]:
+def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int, float]:
     """(the most bytes in use above what was in use before, the median time of several runs)."""
     gradients = work()  # a first run to warm up
     times: list[float] = []
@@ -263,8 +272,8 @@ def _cost(work: Callable[[], Any], most_seconds: float = 1.0) -> tuple[int, floa
     return peak, statistics.median(times)
 
 
-def _an_array(gradients: list[Gradients]) -> Any:
-    return next(iter(gradients[0].values()))
+def _an_array(gradients: Gradients) -> Any:
+    return next(iter(gradients.values()))
 
 
 def _spread(s: Spread, relative: bool) -> str:

@@ -1,4 +1,4 @@
-"""Layers that work on whole sequences, and `Sequential`, which puts cells and layers together. Read after sequence.py."""
+"""Layers for whole sequences, and `Sequential`, which puts cells and layers together. Read after sequence.py."""
 
 from __future__ import annotations
 

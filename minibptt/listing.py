@@ -86,14 +86,14 @@ def wengert(tape: Any, most: int = 200) -> str:
     """
     records = tape.records
     shown = records if len(records) <= most else records[: most // 2] + records[-(most // 2) :]
-    names = {slot: leaf.label for slot, leaf in tape.leaves.items()}
+    names = {slot: leaf.label if leaf.name else subscript("v", slot) for slot, leaf in tape.leaves.items()}
     for record in records:
         names.update((out.slot, out.label) for out in record.outputs)
-    rows = [("step", "layer", "record", "value")]
+    rows: list[tuple[str, ...]] = [("step", "layer", "record", "value")]
     for slot in sorted({s for r in shown for s in r.inputs if s in tape.leaves}):
         leaf = tape.leaves[slot]
         kind = "parameter" if leaf.is_parameter else "leaf"
-        rows.append((span(leaf.steps), "", f"{leaf.label} = {kind}", brief(leaf.value)))
+        rows.append((span(leaf.steps), "", f"{names[slot]} = {kind}", brief(leaf.value)))
     skipped = len(rows) + most // 2
     for record in shown:
         if len(rows) == skipped and len(shown) < len(records):

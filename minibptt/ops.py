@@ -120,11 +120,11 @@ def matmul(xp, a, b):
         flat = a.reshape(-1, a.shape[-1])
         y = (flat @ b).reshape(*a.shape[:-1], b.shape[-1])
 
-        def rule(g):
+        def flat_rule(g):
             rows = g.reshape(-1, g.shape[-1])
             return lambda: (rows @ b.T).reshape(a.shape), lambda: flat.T @ rows
 
-        return y, rule
+        return y, flat_rule
     A = a[None, :] if a.ndim == 1 else a
     B = b[:, None] if b.ndim == 1 else b
     a_shape, b_shape = a.shape, b.shape
@@ -346,7 +346,7 @@ def _has_repeats(index: Any) -> bool:
     """Can this index name one element twice? Numbers, slices and boolean masks cannot; integer arrays can."""
     parts = index if isinstance(index, tuple) else (index,)
     plain = (int, slice, type(None), type(Ellipsis), np.integer)
-    return not all(isinstance(p, plain) or getattr(p, "dtype", None) == bool for p in parts)
+    return not all(isinstance(p, plain) or getattr(p, "dtype", np.dtype(int)).kind == "b" for p in parts)
 
 
 @op
@@ -476,20 +476,22 @@ def _filled(xp, g, shapes):
 
 # --- the operators and methods of Tensor are these functions ------------------------------------------------------
 
-_OPERATORS = {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "pow": power, "matmul": matmul}
-for _name, _function in _OPERATORS.items():
-    setattr(Tensor, f"__{_name}__", lambda self, other, f=_function: f(self, other))
-    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(other, self))
 
-
-def _method_reshape(self: Tensor, *shape: Any) -> Tensor:
+def _reshape_method(self: Tensor, *shape: Any) -> Tensor:
     return reshape(self, shape=shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
 
 
-Tensor.__neg__ = lambda self: negative(self)  # type: ignore[method-assign, assignment]
-Tensor.__abs__ = lambda self: abs(self)  # type: ignore[method-assign, assignment]
-Tensor.__getitem__ = lambda self, index: getitem(self, index=index)  # type: ignore[method-assign, assignment]
-Tensor.sum = lambda self, axis=None, keepdims=False: sum(self, axis=axis, keepdims=keepdims)  # type: ignore
-Tensor.mean = lambda self, axis=None, keepdims=False: mean(self, axis=axis, keepdims=keepdims)  # type: ignore
-Tensor.reshape = _method_reshape  # type: ignore[method-assign, assignment]
-Tensor.T = property(lambda self: transpose(self))  # type: ignore
+_METHODS: dict[str, Any] = {
+    "__neg__": lambda self: negative(self),
+    "__abs__": lambda self: abs(self),
+    "__getitem__": lambda self, index: getitem(self, index=index),
+    "sum": lambda self, axis=None, keepdims=False: sum(self, axis=axis, keepdims=keepdims),
+    "mean": lambda self, axis=None, keepdims=False: mean(self, axis=axis, keepdims=keepdims),
+    "reshape": _reshape_method,
+    "T": property(lambda self: transpose(self)),
+}
+for _sign, _function in dict(add=add, sub=subtract, mul=multiply, truediv=divide, pow=power, matmul=matmul).items():
+    _METHODS[f"__{_sign}__"] = lambda self, other, f=_function: f(self, other)
+    _METHODS[f"__r{_sign}__"] = lambda self, other, f=_function: f(other, self)
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)

@@ -51,7 +51,8 @@ def unroll(
     if not isinstance(x, Tensor) and x.dtype.kind == "f" and home.dtype.kind == "f":
         x = x.astype(home.dtype, copy=False)
     state, zero = _initial(cell, state, B, xp)
-    real_here, resets_here = (None if f is None else xp.asarray(f) for f in (real, resets))  # copied once
+    here: Any = [None if flags is None else xp.asarray(flags) for flags in (real, resets)]  # copied once
+    real_here, resets_here = here
     names = cell.names_of(state)
     tape = open_tape()
     steps = ops.unstack(x) if isinstance(x, Tensor) else x

@@ -86,6 +86,7 @@ def sweep(
     ours: set[int] = set()  # adjoints that are sums made here and held by nobody else: these add in place
     for record in reversed(records):
         outputs = record.outputs
+        g: Any
         if len(outputs) == 1:
             g = _take(adjoint, outputs[0].slot, keep)
             if g is None:

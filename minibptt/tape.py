@@ -243,7 +243,7 @@ class Tape:
 
     def _factors(self, through_cuts: ThroughCuts) -> dict[int, float]:
         """The factor of each cut that has a past, by the slot of what the cut returned."""
-        factors = {}
+        factors: dict[int, float] = {}
         for cut in self.cuts:
             if cut.source is not None:
                 factor = through_cuts(cut) if callable(through_cuts) else through_cuts

@@ -6,8 +6,8 @@ keep that tape alive: memory goes when the tape goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,26 +28,29 @@ class Tensor:
     __array_ufunc__ = None  # so that array * tensor asks the tensor
     is_parameter = False
 
-    # Operators and methods are the functions of ops.py, which sets them.
-    __add__: Callable[[Any], Tensor]
-    __radd__: Callable[[Any], Tensor]
-    __sub__: Callable[[Any], Tensor]
-    __rsub__: Callable[[Any], Tensor]
-    __mul__: Callable[[Any], Tensor]
-    __rmul__: Callable[[Any], Tensor]
-    __truediv__: Callable[[Any], Tensor]
-    __rtruediv__: Callable[[Any], Tensor]
-    __pow__: Callable[[Any], Tensor]
-    __rpow__: Callable[[Any], Tensor]
-    __matmul__: Callable[[Any], Tensor]
-    __rmatmul__: Callable[[Any], Tensor]
-    __neg__: Callable[[], Tensor]
-    __abs__: Callable[[], Tensor]
-    __getitem__: Callable[[Any], Tensor]
-    sum: Callable[..., Tensor]
-    mean: Callable[..., Tensor]
-    reshape: Callable[..., Tensor]
-    T: Tensor
+    # Operators and these methods are the functions of ops.py, which sets them; here type checkers read of them.
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def reshape(self, *shape: Any) -> Tensor: ...
+        @property
+        def T(self) -> Tensor: ...
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Tensor:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self)))
+        return iter([self[i] for i in range(len(self))])
 
     def __repr__(self) -> str:
         kind = "parameter" if self.is_parameter else "tensor"

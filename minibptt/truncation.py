@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from . import tensor
+from .backend import as_array
 from .gradients import Gradients
 from .module import Rng, check_size
 from .sequence import real_steps, run
@@ -116,9 +118,17 @@ class Chunks(Schedule):
         return tuple([replace(self, offset=o) for o in range(self.k)]) if self.k < T else (replace(self, offset=0),)
 
 
-def full() -> Schedule:
-    """Full BPTT."""
-    return Full()
+@overload
+def full() -> Schedule: ...
+@overload
+def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor: ...
+def full(shape: Any = None, fill: Any = None, dtype: Any = None) -> Any:
+    """full() is the schedule of full BPTT; full(shape, fill) is a tensor filled with one number (see tensor.py)."""
+    if shape is None and fill is None and dtype is None:
+        return Full()
+    if shape is None or fill is None:
+        raise TypeError("full() is full BPTT; a tensor needs both: full(shape, fill)")
+    return tensor.full(shape, fill, dtype)
 
 
 def tbptt(k1: int, k2: int | None = None, offset: int = 0) -> Schedule:
@@ -152,8 +162,9 @@ def bptt(
     outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
     lengths or a mask it is called as loss(outputs, y, mask=…). Other arguments as for `unroll`.
     """
+    x = x if isinstance(x, Tensor) else as_array(x)
     T, B = x.shape[:2]
-    options = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
+    options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
     with no_tape():
         outputs, _ = run(model, x, state, **options)
     with Tape() as tape:
@@ -161,8 +172,7 @@ def bptt(
         total = call_loss(loss, outputs, y, options["mask"])
     seeds = tape.gradient(total, outputs)
     del tape, total
-    parts = list(realise(model, x, seeds, schedule.plan(T), state=state, **options))
-    return sum(parts[1:], parts[0])
+    return accumulate(model, x, seeds, schedule.plan(T), state=state, **options)
 
 
 def realise(
@@ -181,6 +191,15 @@ def realise(
             outputs, state = run(model, x[window], cut(state), **rows)
         yield tape.gradient(outputs, model, seed=seeds[window])
         del tape, outputs
+
+
+def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gradients:
+    """The sum of the gradients that `realise` gives, added up as they come."""
+    updates = realise(model, x, seeds, plan, **options)
+    total = next(updates)
+    for gradients in updates:
+        total = total + gradients
+    return total
 
 
 def call_loss(loss: Callable[..., Tensor], outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:

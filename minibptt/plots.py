@@ -1,0 +1,121 @@
+"""Figures. The only file that knows matplotlib.
+
+Every function takes `ax=None`, returns the Axes (an array of them where a figure has several panels), never
+calls show, and leaves rcParams alone. Colours are those of Okabe and Ito (2008), which colour-blind readers
+can tell apart; markers and line styles carry the same difference in grey.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .compare import Comparison, Row
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
+
+
+def compare(result: Comparison, ax: Any = None) -> Any:
+    """Kept share and relative error against the chunk length k: the mean over offsets, the band from least to
+    largest, and a dot for each offset.
+
+    ax: two Axes, or None for a new figure at the size of a slide. Returns the two Axes.
+    ValueError where there is nothing to draw.
+    """
+    rows = sorted((r for r in result.rows if str(r.schedule) != "full"), key=lambda r: r.longest)
+    rows = [r for r in rows if all(math.isfinite(v) for v in r.values["share"])]
+    if not rows:
+        raise ValueError("there is no schedule to draw besides full BPTT, or the full gradient is zero")
+    figure = None
+    if ax is None:
+        figure = Figure(figsize=(12, 6.2), layout="constrained")
+        ax = figure.subplots(1, 2)
+    left, right = ax
+    _share(rows, left)
+    _error(rows, result, right)
+    for axes in (left, right):
+        _steps_axis(axes, rows, result.T)
+    if figure is not None:
+        figure.suptitle(result.title or f"What truncation keeps of the gradient (T = {result.T})", fontsize=17)
+    return ax
+
+
+def _share(rows: list[Row], ax: Any) -> None:
+    _band(ax, rows, "share", BLUE, "o")
+    ax.axhline(1, color=GREY, linestyle="--", linewidth=1.2, zorder=1)
+    low, high = ax.get_ylim()
+    if low < 0:
+        ax.axhline(0, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
+    ax.set_ylim(min(low, 0.0), max(high, 1.1))
+    ax.annotate("full BPTT", (0.015, 1), xycoords=("axes fraction", "data"), xytext=(0, 5),
+                textcoords="offset points", color=GREY, fontsize=12)  # fmt: skip
+    ax.set_title("Kept share of the descent", fontsize=15)
+    ax.set_ylabel("share  ⟨g, G⟩ / ‖G‖²", fontsize=14)
+    ax.legend(loc="lower right", fontsize=12, frameon=False)
+
+
+def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
+    """The relative error on a log axis. An error of exactly 0 has no place there: it is marked at the bottom."""
+    inexact = [r for r in rows if r.spread("error").mean > 0]
+    exact = [r for r in rows if r.spread("error").mean == 0]
+    if inexact:
+        _band(ax, inexact, "error", ORANGE, "s")
+        ax.set_yscale("log")
+        low, high = ax.get_ylim()
+        low, high = min(low, 0.1), max(high, 1.2)
+        floor = low / (high / low) ** 0.12
+        ax.set_ylim(floor / 1.05, high * 1.05)
+        ax.axhline(1, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
+        ax.annotate("as large as the gradient itself", (0.985, 1), xycoords=("axes fraction", "data"),
+                    xytext=(0, 5), textcoords="offset points", ha="right", color=GREY, fontsize=12)  # fmt: skip
+    else:
+        floor = 0.0
+    if exact:
+        ax.plot([r.longest for r in exact], [floor] * len(exact), "v", color=GREY, markersize=11, clip_on=False,
+                zorder=4, linestyle="none")  # fmt: skip
+        ax.annotate("exactly 0", (exact[-1].longest, floor), xytext=(-10, 4), textcoords="offset points",
+                    ha="right", color=GREY, fontsize=12)  # fmt: skip
+    # Where a longer window is further off, say so: it is a finding, and looks like a mistake.
+    rises = [(a, b) for a, b in result.rises("error") if a in rows and b in rows]
+    for a, b in rises:
+        ends = [a.spread("error").mean, b.spread("error").mean]
+        label = "longer window, larger mean error" if (a, b) == rises[0] else None
+        ax.plot([a.longest, b.longest], ends, color="black", linewidth=4, zorder=5, label=label)
+    ax.set_title("Relative error of the gradient", fontsize=15)
+    ax.set_ylabel("error  ‖g − G‖ / ‖G‖", fontsize=14)
+    if inexact:
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 0.1), fontsize=12, frameon=False)
+
+
+def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str) -> None:
+    ks = [r.longest for r in rows]
+    spreads = [r.spread(measure) for r in rows]
+    ax.fill_between(ks, [s.low for s in spreads], [s.high for s in spreads], color=colour, alpha=0.18,
+                    linewidth=0, label="range over offsets")  # fmt: skip
+    for row in rows:
+        values = row.values[measure]
+        ax.plot([row.longest] * len(values), values, ".", color=colour, alpha=0.45, markersize=4, zorder=2)
+    ax.plot(ks, [s.mean for s in spreads], marker=marker, color=colour, linewidth=2.2, markersize=8, zorder=3,
+            label="mean over offsets")  # fmt: skip
+
+
+def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
+    ks = sorted({r.longest for r in rows})
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(FixedLocator(ks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:g}"))
+    ax.set_xlim(ks[0] / 1.25, ks[-1] * 1.25)
+    ax.set_xlabel(f"chunk length k in steps (of T = {T})", fontsize=14)
+    ax.tick_params(labelsize=12)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def save(ax: Any, path: Any, dpi: int = 150) -> None:
+    """Write the figure that `ax` (an Axes or an array of them) belongs to."""
+    first = ax if hasattr(ax, "figure") else ax[0]
+    first.figure.savefig(path, dpi=dpi)
