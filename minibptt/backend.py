@@ -8,7 +8,6 @@ arrays are made. Nothing is copied between host and device unless one of `to_num
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from types import ModuleType
 from typing import Any
 
@@ -93,6 +92,8 @@ def _load(name: str | ModuleType) -> ModuleType:
 
 def _two_wheels() -> str:
     """CuPy's wheels for CUDA 12 and 13 install into the same folder and break each other."""
+    import importlib.metadata  # slow to load, and seldom needed
+
     installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
     wheels = sorted(name for name in installed if name and name.lower().startswith("cupy-cuda"))
     if len(wheels) < 2:

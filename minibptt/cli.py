@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
     sub.add_argument("--batch", type=_positive, default=16, metavar="B", help="sequences at once (default: 16)")
     sub.add_argument("--tbptt", type=_schedule, action="append", metavar="K",
-                     help="a chunk length to compare; give it several times (default: 1, 2, 4, … T)")  # fmt: skip
+                     help="a chunk length to compare; give it several times (default: 1, 2, 3, 4, 6, 8, 12, … T)")  # fmt: skip
     sub.add_argument("--train-steps", type=_natural, default=0, metavar="N",
                      help="train so many steps by full BPTT first, and compare before and after")  # fmt: skip
     sub.add_argument("--lr", type=_rate, default=2e-3, metavar="RATE", help="Adam's step size (default: 0.002)")
@@ -130,7 +130,8 @@ def _compared(
 
 
 def _schedules(chosen: list[int] | None, T: int) -> list[Schedule]:
-    ks = chosen or [*(2**i for i in range(T.bit_length()) if 2**i < T), T]
+    steps = {2**i for i in range(T.bit_length())} | {3 * 2**i for i in range(T.bit_length())}
+    ks = chosen or [*(k for k in steps if k < T), T]
     for k in ks:
         if k > T:
             raise UsageError(f"--tbptt {k}: chunks longer than the sequence (--length {T}) are full BPTT")

@@ -94,7 +94,8 @@ class Comparison:
         head, body = self.cells()
         lines = columns([tuple(r) for r in [head, *body]], right=(1, 6, 7))
         lines.insert(1, "─" * max(map(len, lines)))
-        return printable("\n".join([*([self.title] if self.title else []), self.note(), "", *lines]))
+        head = ["What truncation keeps of the gradient" + (f": {self.title}" if self.title else "")]
+        return printable("\n".join([*head, self.note(), "", *lines, *([self.remark()] if self.rises() else [])]))
 
     def note(self) -> str:
         """The setting in one line."""
@@ -103,11 +104,21 @@ class Comparison:
             "Mean over offsets [least … largest]."
         )
 
-    def rises(self, measure: str = "error") -> list[tuple[Row, Row]]:
-        """The neighbours in k between which the mean of a measure rises: a longer window that is further off."""
+    def rises(self) -> list[tuple[Row, Row]]:
+        """The neighbours in k between which the error rises where the cuts fall at k, 2k, … (the first offset)."""
         rows = sorted(self.rows, key=lambda r: r.longest)
         pairs = [(a, b) for a, b in pairwise(rows) if a.longest < b.longest]
-        return [(a, b) for a, b in pairs if b.spread(measure).mean > a.spread(measure).mean]
+        return [(a, b) for a, b in pairs if b.values["error"][0] > a.values["error"][0]]
+
+    def remark(self) -> str:
+        """A sentence where a longer window is further off, which is a finding and looks like a mistake; else ""."""
+        rises = ", ".join(f"{a.schedule} to {b.schedule}" for a, b in self.rises())
+        if not rises:
+            return ""
+        return (
+            f"With cuts at k, 2k, … the error rises from {rises}: the terms of the gradient cancel, so where the cuts "
+            "fall matters as much as how far apart they are."
+        )
 
     def _repr_html_(self) -> str:
         head, body = self.cells()
@@ -116,7 +127,7 @@ class Comparison:
         for first, *rest in body:
             tds = "".join(f"<td>{html.escape(c)}</td>" for c in rest)
             trs.append(f'<tr><th scope="row">{html.escape(first)}</th>{tds}</tr>')
-        caption = html.escape(" ".join(filter(None, [self.title, self.note()])))
+        caption = html.escape(f"{self.title}. {self.note()}" if self.title else self.note())
         return f"<table><caption>{caption}</caption><thead><tr>{th}</tr></thead><tbody>{''.join(trs)}</tbody></table>"
 
     def to_csv(self, path: str | Path) -> None:

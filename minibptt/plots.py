@@ -39,7 +39,8 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     for axes in (left, right):
         _steps_axis(axes, rows, result.T)
     if figure is not None:
-        figure.suptitle(result.title or f"What truncation keeps of the gradient (T = {result.T})", fontsize=17)
+        head = "What truncation keeps of the gradient"
+        figure.suptitle(f"{head}\n{result.title}" if result.title else head, fontsize=16)
     return ax
 
 
@@ -78,16 +79,24 @@ def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
                 zorder=4, linestyle="none")  # fmt: skip
         ax.annotate("exactly 0", (exact[-1].longest, floor), xytext=(-10, 4), textcoords="offset points",
                     ha="right", color=GREY, fontsize=12)  # fmt: skip
-    # Where a longer window is further off, say so: it is a finding, and looks like a mistake.
-    rises = [(a, b) for a, b in result.rises("error") if a in rows and b in rows]
-    for a, b in rises:
-        ends = [a.spread("error").mean, b.spread("error").mean]
-        label = "longer window, larger mean error" if (a, b) == rises[0] else None
-        ax.plot([a.longest, b.longest], ends, color="black", linewidth=4, zorder=5, label=label)
+    if inexact:
+        _first_offset(ax, inexact, result)
     ax.set_title("Relative error of the gradient", fontsize=15)
     ax.set_ylabel("error  ‖g − G‖ / ‖G‖", fontsize=14)
     if inexact:
         ax.legend(loc="lower left", bbox_to_anchor=(0, 0.1), fontsize=12, frameon=False)
+
+
+def _first_offset(ax: Any, rows: list[Row], result: Comparison) -> None:
+    """The error where cuts fall at k, 2k, …; where it rises with k, say so: it is a finding and looks like a mistake."""
+    error = {r.longest: r.values["error"][0] for r in rows}
+    ax.plot(list(error), list(error.values()), color="black", linestyle=(0, (4, 2)), linewidth=1.3, marker="D",
+            markersize=4, zorder=4, label="cuts at k, 2k, … (offset 0)")  # fmt: skip
+    rises = [(a, b) for a, b in result.rises() if a in rows and b in rows]
+    for a, b in rises:
+        label = "there, a longer window is further off" if (a, b) == rises[0] else None
+        ax.plot([a.longest, b.longest], [error[a.longest], error[b.longest]], color="black", linewidth=4, zorder=5,
+                solid_capstyle="round", label=label)  # fmt: skip
 
 
 def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from .backend import Array, BackendError, is_array, library_of, name_of
 from .gradients import Gradients
 from .listing import wengert
-from .nest import map_nest
+from .nest import leaves, map_nest
 from .sweep import Cut, Record, Rule, sweep
 from .tensor import Parameter, Steps, Tensor, float_array
 
@@ -144,9 +144,11 @@ class Tape:
     def watch(self, x: Any, name: str | None = None) -> Any:
         """The same value as a tensor of this tape, so that its gradient can be asked for: `x = tape.watch(x)`.
 
-        x: an array, number or tensor, or any nesting of tuples, lists and dicts of them.
-        TypeError for integers, which have no derivative.
+        x: an array, number or tensor, or any nesting of tuples, lists and dicts of them; lists of nothing but
+        numbers are an array. TypeError for arrays of integers, which have no derivative.
         """
+        if all(isinstance(leaf, Real) for _, leaf in leaves(x)):
+            return self._leaf(x, name)
         return map_nest(lambda leaf: self._leaf(leaf, name), x)
 
     def _leaf(self, x: Any, name: str | None, steps: Steps = None) -> Tensor:
