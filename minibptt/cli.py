@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
     sub.add_argument("--batch", type=_positive, default=16, metavar="B", help="sequences at once (default: 16)")
     sub.add_argument("--tbptt", type=_schedule, action="append", metavar="K",
-                     help="a chunk length to compare; give it several times (default: 1, 2, 3, 4, 6, 8, 12, … T)")  # fmt: skip
+                     help="a chunk length to compare; give it several times (default: 1, 2, 3, 4, 6, 8 … T)")  # fmt: skip
     sub.add_argument("--train-steps", type=_natural, default=0, metavar="N",
                      help="train so many steps by full BPTT first, and compare before and after")  # fmt: skip
     sub.add_argument("--lr", type=_rate, default=2e-3, metavar="RATE", help="Adam's step size (default: 0.002)")
@@ -119,7 +119,7 @@ def _compared(
 ) -> Comparison:
     trained = f"after {steps} training steps" if steps else "untrained"
     title = (
-        f"What truncation keeps of the gradient: {options.cell.upper()}, H = {options.hidden}, {task.name}, {trained}"
+        f"{options.cell.upper()}, H = {options.hidden}, {task.name}, {trained}"
     )
     progress = Progress("comparing", 1)
     about = {k: v for k, v in vars(options).items() if isinstance(v, str | int | float) and k != "command"}

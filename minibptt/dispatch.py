@@ -104,7 +104,7 @@ def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], stati
         if any(slots):
             constants = [_constant(v) for v, slot in zip(values, slots) if slot is None]
             steps = None if tape.step is not None else _covered(inputs)
-            outputs = tape.record(name, slots, constants, results, rule, steps, dtype is None)
+            outputs = tape.record(name, slots, constants, results, rule, steps, dtype is None, several)
             return outputs if several else outputs[0]
     outputs = tuple([Tensor(r, None, dtype is None) for r in results])
     return outputs if several else outputs[0]

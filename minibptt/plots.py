@@ -88,7 +88,7 @@ def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
 
 
 def _first_offset(ax: Any, rows: list[Row], result: Comparison) -> None:
-    """The error where cuts fall at k, 2k, …; where it rises with k, say so: it is a finding and looks like a mistake."""
+    """The error where cuts fall at k, 2k, …; where it rises with k, say so, or it looks like a mistake."""
     error = {r.longest: r.values["error"][0] for r in rows}
     ax.plot(list(error), list(error.values()), color="black", linestyle=(0, (4, 2)), linewidth=1.3, marker="D",
             markersize=4, zorder=4, label="cuts at k, 2k, … (offset 0)")  # fmt: skip

@@ -22,11 +22,12 @@ class Record:
     """One operation on the tape.
 
     inputs: the slots of its inputs, None for a constant. constants: the values of those constants, an array
-    standing as its shape only. rule: from the adjoint of the output (a tuple where there are several
-    outputs, None for an unused one) to one adjoint per input; None for a cut.
+    standing as its shape only. several: the operation returns a tuple, of one output or more. rule: from the
+    adjoint of the output (a tuple of them where `several`, None for an unused one) to one adjoint per input;
+    None for a cut.
     """
 
-    __slots__ = ("constants", "inputs", "layer", "op", "outputs", "rule", "steps")
+    __slots__ = ("constants", "inputs", "layer", "op", "outputs", "rule", "several", "steps")
 
     def __init__(
         self,
@@ -37,9 +38,10 @@ class Record:
         rule: Rule | None,
         steps: Steps,
         layer: str | None,
+        several: bool,
     ):
         self.op, self.inputs, self.constants, self.outputs = op, inputs, constants, outputs
-        self.rule, self.steps, self.layer = rule, steps, layer
+        self.rule, self.steps, self.layer, self.several = rule, steps, layer, several
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def sweep(
     for record in reversed(records):
         outputs = record.outputs
         g: Any
-        if len(outputs) == 1:
+        if not record.several:
             g = _take(adjoint, outputs[0].slot, keep)
             if g is None:
                 continue

@@ -130,11 +130,12 @@ class Tape:
         rule: Rule | None,
         steps: Steps = None,
         weak: bool = False,
+        several: bool = False,
     ) -> tuple[Tensor, ...]:
         """Put one operation on the tape and return its outputs. The clock's step, where it stands, wins."""
         steps = self._steps or steps
         outputs = tuple([Tensor(value, None, weak, self.mark, self._new_slot(), steps) for value in values])
-        self.records.append(Record(op, inputs, constants, outputs, rule, steps, self._layer))
+        self.records.append(Record(op, inputs, constants, outputs, rule, steps, self._layer, several))
         return outputs
 
     def _new_slot(self) -> int:

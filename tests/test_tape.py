@@ -552,3 +552,15 @@ def test_watch_takes_any_nesting_and_refuses_integers():
         with pytest.raises(TypeError, match="int64.*can't be differentiated"):
             tape.watch(np.arange(3))
     assert tape.gradient(loss, nest["b"][0]).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_an_operation_of_several_outputs_may_have_just_one(pieces):
+    """A sequence of one step is a tuple of one slice; its adjoint is still a tuple."""
+    x = mb.parameter(np.arange(6.0).reshape(pieces, -1))
+    seed = np.arange(1.0, 7.0).reshape(pieces, -1)
+    for take_apart in (mb.unstack, lambda x: [mb.reshape(p, (-1,)) for p in mb.split(x, pieces)]):
+        with mb.Tape() as tape:
+            parts = take_apart(x)
+            loss = mb.sum(mb.stack([p * p for p in parts]) * seed)
+        assert np.array_equal(tape.gradient(loss, x), 2 * x.value * seed)

@@ -1,0 +1,38 @@
+"""`xp`: the same test body on NumPy, on the strict stand-in for CuPy, and on CuPy where there is a device."""
+
+import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import importlib
+
+import numpy as np
+import pytest
+import strict_cupy
+
+import minibptt as mb
+from minibptt import backend
+
+backend._library_of_type[strict_cupy.DeviceArray] = strict_cupy.xp
+
+CUPY = backend.backend_report()["cupy"]
+LIBRARIES = ["numpy", "strict"]
+if CUPY.startswith("ok"):
+    LIBRARIES.append(pytest.param("cupy", marks=pytest.mark.gpu))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if len(LIBRARIES) == 2:
+        terminalreporter.write_line(f"xp: NumPy and the stand-in, not CuPy: {CUPY}")
+
+
+@pytest.fixture(params=LIBRARIES)
+def xp(request):
+    """An array library; new arrays are made there while the test runs."""
+    if request.param == "cupy":
+        library = importlib.import_module("cupy")
+    else:
+        library = {"numpy": np, "strict": strict_cupy.xp}[request.param]
+    strict_cupy.counter.reset()
+    with mb.use_backend(library):
+        yield library

@@ -1,0 +1,246 @@
+"""A strict stand-in for CuPy, over NumPy, for machines without a GPU: `xp` is the module, `DeviceArray` its array.
+
+It refuses what CuPy refuses: an array that becomes a NumPy array unasked, NumPy arrays and lists in operators and
+functions, and names and arguments that CuPy does not have. It also refuses np.exp(x) and np.sum(x) on its arrays,
+which CuPy lets pass: a stray `np.` should be seen. As on a device, an integer array used as an index wraps around
+instead of raising. `counter` counts what costs time: copies in both directions, waits for the device, and launches.
+"""
+
+import inspect
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+
+
+class Counter:
+    """to_host, to_device: copies; syncs: how often the host waited for the device; launches: kernels started."""
+
+    def reset(self):
+        self.to_host = self.to_device = self.syncs = self.launches = 0
+
+    def wait(self):
+        self.syncs += 1
+
+
+counter = Counter()
+counter.reset()
+
+
+def _view(host):
+    return DeviceArray(np.asarray(host))  # NumPy's scalars become arrays of shape ()
+
+
+def _new(host):
+    counter.launches += 1
+    return _view(host)
+
+
+def _host(x):
+    if isinstance(x, DeviceArray):
+        return x._host
+    if isinstance(x, bool | int | float | complex | np.generic):
+        return x
+    raise TypeError(f"Unsupported type {type(x)}")
+
+
+def _array(x):
+    if not isinstance(x, DeviceArray):
+        raise TypeError(f"expected an array of the device, got {type(x).__name__}")
+    return x
+
+
+def _index(index, shape):
+    parts = []
+    for part in index if isinstance(index, tuple) else (index,):
+        part = asarray(part) if isinstance(part, list | np.ndarray) else part
+        if isinstance(part, DeviceArray):
+            part = part._host
+            if part.dtype.kind == "b":
+                counter.wait()  # the size of the result must be known
+            elif not isinstance(index, tuple) and shape:
+                part = part % shape[0]
+        parts.append(part)
+    return tuple(parts) if any(part is Ellipsis for part in parts) else (*parts, ...)
+
+
+class DeviceArray:
+    __array_ufunc__ = None
+    __hash__ = None
+    __slots__ = ("__weakref__", "_host")
+
+    def __init__(self, host):
+        if host.dtype.kind not in "biufc":
+            raise ValueError(f"Unsupported dtype {host.dtype}")
+        self._host = host
+
+    shape = property(lambda self: self._host.shape)
+    dtype = property(lambda self: self._host.dtype)
+    ndim = property(lambda self: self._host.ndim)
+    size = property(lambda self: self._host.size)
+    T = property(lambda self: _view(self._host.T))
+    real = property(lambda self: _view(self._host.real))
+    imag = property(lambda self: _view(self._host.imag))
+    base = property(lambda self: None if self._host.base is None else _view(self._host.base))
+
+    def get(self):
+        counter.wait()
+        counter.to_host += 1
+        return self._host.copy()
+
+    def item(self):
+        return self.get().item()
+
+    def __len__(self):
+        return len(self._host)
+
+    def __iter__(self):
+        return iter([self[i] for i in range(len(self))])
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Use .get()")
+
+    def __array_function__(self, function, types, args, kwargs):
+        raise TypeError(f"numpy.{function.__name__} was called on a device array")
+
+    def __getitem__(self, index):
+        return _view(self._host[_index(index, self.shape)])
+
+    def __setitem__(self, index, value):
+        counter.launches += 1
+        self._host[_index(index, self.shape)] = _host(value)
+
+    def astype(self, dtype, order="K", casting=None, subok=None, copy=True):
+        return self if not copy and np.dtype(dtype) == self.dtype else _new(self._host.astype(dtype))
+
+    def reshape(self, *shape, order="C"):
+        return _view(self._host.reshape(*shape, order=order))
+
+    def transpose(self, *axes):
+        return _view(self._host.transpose(*axes))
+
+    def copy(self, order="C"):
+        return _new(self._host.copy(order))
+
+
+class Ufunc:
+    """Takes arrays of its own and numbers, no where=. `reduce` is there for add and multiply alone, `at` for add."""
+
+    def __init__(self, name):
+        self.__name__, self._numpy = name, getattr(np, name)
+        if name == "add":
+            self.at = self._at
+        if name in ("add", "multiply"):
+            self.reduce = lambda a, axis=0, dtype=None, out=None, keepdims=False: _new(
+                self._numpy.reduce(_host(a), axis=axis, dtype=dtype, keepdims=keepdims)
+            )
+
+    def __call__(self, *inputs, out=None, casting="same_kind", dtype=None):
+        host = None if out is None else _host(out)
+        result = _new(self._numpy(*[_host(x) for x in inputs], out=host, casting=casting, dtype=dtype))
+        return result if out is None else out
+
+    def _at(self, a, slices, b=None):
+        counter.launches += 1
+        self._numpy.at(_host(a), _index(slices, a.shape), _host(b))
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):
+    return array(a, dtype, bool(copy), order or "K")
+
+
+def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
+    if isinstance(obj, DeviceArray):
+        return obj.astype(dtype or obj.dtype, copy=copy)
+    counter.to_device += 1
+    return _view(np.array(obj, dtype=dtype, order=order, ndmin=ndmin))
+
+
+def _function(text):
+    """CuPy's function of this name and signature, by NumPy's of the same name."""
+    name, _, parameters = text.partition("(")
+    signature = inspect.signature(eval(f"lambda {parameters[:-1]}: None"))
+    first = next(iter(signature.parameters))
+
+    def host(x):
+        if isinstance(x, list | tuple):  # arrays; or a shape, axes, places
+            return tuple([part if type(part) is int else _array(part)._host for part in x])
+        return x if x is None or isinstance(x, str | type | np.dtype) else _host(x)
+
+    def call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments  # TypeError for what CuPy does not take
+        if first in ("a", "ary", "array", "condition"):
+            _array(given[first])
+        given = {key: host(x) for key, x in given.items()}
+        places = [given.pop(key) for key in (first, "x", "y") if key in given]
+        result = getattr(np, name)(*places, **given)
+        return [_view(part) for part in result] if name == "split" else _new(result)
+
+    call.__name__, call.__signature__ = name, signature
+    return call
+
+
+UFUNCS = """abs add bitwise_and bitwise_or divide equal exp expm1 greater greater_equal invert isfinite isnan less
+less_equal log log1p matmul maximum minimum multiply negative not_equal power sign sqrt square subtract tanh"""
+
+FUNCTIONS = """\
+all(a, axis=None, out=None, keepdims=False)
+any(a, axis=None, out=None, keepdims=False)
+arange(start, stop=None, step=1, dtype=None)
+argmax(a, axis=None, dtype=None, out=None, keepdims=False)
+broadcast_to(array, shape)
+concatenate(tup, axis=0, out=None, *, dtype=None, casting='same_kind')
+cumsum(a, axis=None, dtype=None, out=None)
+empty(shape, dtype=float, order='C')
+full(shape, fill_value, dtype=None, order='C')
+max(a, axis=None, out=None, keepdims=False)
+mean(a, axis=None, dtype=None, out=None, keepdims=False)
+min(a, axis=None, out=None, keepdims=False)
+ones(shape, dtype=float, order='C')
+split(ary, indices_or_sections, axis=0)
+stack(tup, axis=0, out=None, *, dtype=None, casting='same_kind')
+sum(a, axis=None, dtype=None, out=None, keepdims=False)
+swapaxes(a, axis1, axis2)
+take_along_axis(a, indices, axis)
+transpose(a, axes=None)
+where(condition, x=None, y=None)
+zeros(shape, dtype=float, order='C')
+zeros_like(a, dtype=None, order='K', subok=None, shape=None)"""
+
+xp = ModuleType("strict_cupy")
+xp.ndarray, xp.asarray, xp.array = DeviceArray, asarray, array
+for _name in UFUNCS.split():
+    setattr(xp, _name, Ufunc(_name))
+for _text in FUNCTIONS.splitlines():
+    setattr(xp, _text.partition("(")[0], _function(_text))
+for _name in "all any argmax cumsum max mean min sum swapaxes".split():
+    setattr(DeviceArray, _name, getattr(xp, _name))
+for _name in "bool_ complex64 complex128 dtype finfo float32 float64 inf int32 int64 nan newaxis pi".split():
+    setattr(xp, _name, getattr(np, _name))
+xp.asnumpy = lambda a, stream=None, order="C", out=None, *, blocking=True: a.get()
+xp.result_type = lambda *arrays_and_dtypes: np.result_type(*[getattr(x, "_host", x) for x in arrays_and_dtypes])
+xp.is_available = lambda: True
+xp.cuda = SimpleNamespace(
+    get_current_stream=lambda device_id=-1: SimpleNamespace(synchronize=counter.wait),
+    runtime=SimpleNamespace(getDeviceCount=lambda: 1),
+)
+
+
+def _operator(sign, ufunc):
+    def forward(self, other):
+        if getattr(other, "__array_ufunc__", ...) is None and not isinstance(other, DeviceArray):
+            return NotImplemented  # a tensor answers for itself
+        return ufunc(self, other)
+
+    setattr(DeviceArray, f"__{sign}__", forward)
+    setattr(DeviceArray, f"__r{sign}__", lambda self, other: ufunc(other, self))
+    setattr(DeviceArray, f"__i{sign}__", lambda self, other: ufunc(self, other, out=self))
+
+
+for _pair in """add=add sub=subtract mul=multiply truediv=divide pow=power matmul=matmul lt=less le=less_equal
+gt=greater ge=greater_equal eq=equal ne=not_equal and=bitwise_and or=bitwise_or""".split():
+    _sign, _, _name = _pair.partition("=")
+    _operator(_sign, getattr(xp, _name))
+for _sign, _name in dict(neg="negative", abs="abs", invert="invert").items():
+    setattr(DeviceArray, f"__{_sign}__", lambda self, f=getattr(xp, _name): f(self))
+for _sign, _type in dict(float=float, int=int, bool=bool, complex=complex, repr=repr).items():
+    setattr(DeviceArray, f"__{_sign}__", lambda self, f=_type: f(self.get()))

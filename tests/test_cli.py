@@ -1,0 +1,145 @@
+"""The command line: what it writes, and how it ends where a user is mistaken."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from minibptt import cli
+
+SMALL = ["compare", "--hidden", "6", "--length", "12", "--batch", "2"]
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "minibptt", *map(str, arguments)],
+        capture_output=True,
+        env={**os.environ, "MPLBACKEND": "Agg", **environment},
+    )
+
+
+def test_compare_with_no_text_writes_figure_csv_and_json_and_gives_the_same_numbers_again(tmp_path, capsys):
+    tables = []
+    for name in ("one", "two"):
+        assert cli.main([*SMALL, "--out", str(tmp_path / name)]) == 0
+        assert sorted(p.name for p in (tmp_path / name).iterdir()) == ["compare.csv", "compare.json", "compare.png"]
+        with open(tmp_path / name / "compare.csv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        tables.append([{k: v for k, v in r.items() if k not in ("peak_bytes", "seconds")} for r in rows])
+    assert tables[0] == tables[1]
+    by_name = {row["schedule"]: row for row in tables[0]}
+    assert list(by_name) == ["k=1", "k=2", "k=3", "k=4", "k=6", "k=8", "k=12", "full"]
+    for name in ("k=12", "full"):
+        assert (by_name[name]["error_high"], by_name[name]["share_mean"]) == ("0.0", "1.0")
+    about = json.loads((tmp_path / "one" / "compare.json").read_text(encoding="utf-8"))["about"]
+    assert about["hidden"] == 6 and about["trained_steps"] == 0 and about["python"]
+    assert "Written to" in capsys.readouterr().out
+
+
+def test_training_first_compares_before_and_after(tmp_path, capsys):
+    text = tmp_path / "my text.txt"
+    text.write_text("abcabcabd" * 20 + "é✂\r\n", encoding="utf-8")
+    out = tmp_path / "out"
+    options = ["--text", str(text), "--train-steps", "3", "--tbptt", "4", "--tbptt", "2", "--tbptt", "4"]
+    assert cli.main([*SMALL, *options, "--out", str(out)]) == 0
+    before, after = (json.loads((out / f"{n}.json").read_text(encoding="utf-8")) for n in ("before", "after"))
+    assert after["loss"] < before["loss"] and after["about"]["trained_steps"] == 3
+    assert [r["schedule"] for r in after["rows"]] == ["k=2", "k=4", "full"]
+    assert "my text.txt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", ["coin", "adding", "copy"])
+def test_compare_runs_on_every_task(task, tmp_path):
+    options = ["--task", task, "--length", "24", "--train-steps", "1", "--tbptt", "3"]
+    assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
+
+
+BAD = {
+    "chunks of 0": (["--tbptt", "0"], "at least 1, found 0"),
+    "negative chunks": (["--tbptt", "-3"], "expected"),
+    "chunks of a word": (["--tbptt", "eight"], "'eight'"),
+    "windows": (["--tbptt", "4,16"], "not built yet"),
+    "chunks longer than the sequence": (["--tbptt", "13"], "--length 12"),
+    "no steps": (["--length", "0"], "at least 1, found 0"),
+    "no hidden units": (["--hidden", "0"], "at least 1"),
+    "no rows": (["--batch", "0"], "at least 1"),
+    "negative training": (["--train-steps", "-1"], "at least 0"),
+    "a rate of nan": (["--lr", "nan"], "positive"),
+    "an unknown backend": (["--backend", "tpu"], "unknown backend 'tpu'"),
+    "an unknown cell": (["--cell", "elm"], "'elm'"),
+    "an unknown task": (["--task", "nonsense"], "nonsense"),
+    "a task that is too short": (["--task", "copy"], "at least 21, found 12"),
+    "text and task": (["--task", "coin", "--text", "x"], "not allowed"),
+    "a missing file": (["--text", "{tmp}/absent.txt"], "no file"),
+    "a folder as text": (["--text", "{tmp}"], "is a folder"),
+    "an empty file": (["--text", "{tmp}/empty.txt"], "is empty"),
+    "a binary file": (["--text", "{tmp}/binary.txt"], "zero byte at 3"),
+    "a file in Latin-1": (["--text", "{tmp}/latin.txt"], "0xe9 at 2"),
+    "a short text": (["--text", "{tmp}/short.txt"], "has 12 characters"),
+    "a folder that cannot be": (["--out", "{tmp}/empty.txt/x"], "cannot write to the folder"),
+    "a file where the folder should be": (["--out", "{tmp}/empty.txt"], "cannot write to the folder"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_ends_in_one_line_and_code_2_with_nothing_written(name, tmp_path, capsys):
+    files = {"empty": b"", "binary": b"abc\0d", "latin": b"caf\xe9 au lait".replace(b"caf", b"ca"), "short": b"x" * 12}
+    for stem, data in files.items():
+        (tmp_path / f"{stem}.txt").write_bytes(data)
+    options, words = BAD[name]
+    options = [o.replace("{tmp}", str(tmp_path)) for o in options]
+    out = [] if "--out" in options else ["--out", str(tmp_path / "out")]
+    try:
+        code = cli.main([*SMALL, *out, *options])
+    except SystemExit as stop:  # argparse's own way out
+        code = stop.code
+    error = capsys.readouterr().err
+    assert code == 2 and words in error and "Traceback" not in error, error
+    assert error.strip().splitlines()[-1].startswith("minibptt")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{stem}.txt" for stem in files)
+
+
+def test_a_failure_half_way_leaves_nothing_half_written(tmp_path, monkeypatch, capsys):
+    from minibptt import plots
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(plots, "save", full_disk)
+    assert cli.main([*SMALL, "--out", str(tmp_path)]) == 2
+    assert list(tmp_path.iterdir()) == [] and "No space left" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_without_a_traceback(tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "compare", lambda *a, **k: stop())
+    assert cli.main([*SMALL, "--out", str(tmp_path)]) == 130
+    assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err.strip() == "minibptt: stopped"
+
+
+def test_output_degrades_to_ascii_on_a_pipe_that_cannot_print_more(tmp_path):
+    result = run(*SMALL, "--out", tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout.isascii() and b"||G|| = " in result.stdout.replace(b"|G|", b"||G||")
+    error = run("compare", "--text", "/nowhere/é✂", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert error.returncode == 2 and error.stderr.isascii() and b"no file" in error.stderr
+
+
+def test_doctor_says_what_works(capsys):
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for part in ("minibptt:", "Python:", "numpy:", "ok, NumPy", "cupy:", "text output:"):
+        assert part in out
+
+
+def test_no_command_and_an_unknown_one_are_usage_errors(capsys):
+    for arguments in ([], ["compere"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err

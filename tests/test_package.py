@@ -1,0 +1,117 @@
+"""The package as a whole: which file may import which, what import costs in modules, and what it says of itself."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minibptt as mb
+
+PACKAGE = Path(mb.__file__).parent
+ROOT = PACKAGE.parent
+# From the bottom up: a file imports only files that stand before it.
+ORDER = (
+    "backend listing nest gradients tensor sweep tape dispatch ops module check optim cells.base cells.rnn cells "
+    "sequence layers losses truncation compare plots tasks progress cli __main__"
+).split()
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(name, tree):
+    """The modules of the package that a module imports, at its top or anywhere inside."""
+    folder = name.split(".")[:-1]
+    if name == "cells":
+        folder = ["cells"]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = folder[: len(folder) - node.level + 1]
+            parts = [*base, *(node.module.split(".") if node.module else [])]
+            if parts and ".".join(parts) in ORDER:
+                yield ".".join(parts)
+            else:
+                yield from (".".join([*parts, alias.name]) for alias in node.names)
+
+
+def test_imports_run_downwards_only():
+    place = {name: i for i, name in enumerate(ORDER)}
+    edges = [(name, other) for name, tree in modules() for other in imported(name, tree)]
+    assert len(edges) > 50
+    wrong = [(a, b) for a, b in edges if place[b] >= place[a]]
+    assert not wrong, f"these import upwards: {wrong}"
+
+
+def test_only_plots_knows_matplotlib_and_only_backend_knows_cupy():
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for found in names:
+                assert found.split(".")[0] != "matplotlib" or name == "plots", name
+                assert found.split(".")[0] != "cupy", name
+
+
+def test_every_module_and_every_public_name_says_what_it_is():
+    for name, tree in modules():
+        assert ast.get_docstring(tree), name
+    for name in dir(mb):
+        thing = getattr(mb, name)
+        if not name.startswith("_") and callable(thing) and getattr(thing, "__module__", "").startswith("minibptt"):
+            assert thing.__doc__, name
+
+
+def test_import_loads_neither_matplotlib_nor_cupy_and_starts_no_thread_or_process():
+    code = (
+        "import sys, threading, minibptt\n"
+        "bad = {'matplotlib', 'cupy', 'subprocess', 'multiprocessing', 'scipy'} & set(sys.modules)\n"
+        "assert not bad, bad\n"
+        "assert threading.active_count() == 1\n"
+        "assert 'minibptt.plots' not in sys.modules\n"
+        "minibptt.plots\n"
+        "assert 'minibptt.plots' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'tnah'"):
+        _ = mb.tnah
+
+
+def test_the_changelog_knows_this_version():
+    assert f"## {mb.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", README, re.DOTALL)
+
+
+def test_the_readme_has_code_and_its_figure():
+    assert len(BLOCKS) >= 3
+    for image in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README):
+        assert (ROOT / image).is_file(), image
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_code_in_the_readme_prints_what_it_says(number, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shared = {}
+    for code, _ in BLOCKS[:number]:  # later blocks may use what earlier ones made
+        exec(compile(code, "README.md", "exec"), shared)
+    capsys.readouterr()
+    code, expected = BLOCKS[number]
+    exec(compile(code, "README.md", "exec"), shared)
+    printed = capsys.readouterr().out
+    if expected:
+        assert printed.strip() == expected.strip()
