@@ -118,9 +118,7 @@ def _compared(
     model: Any, task: Task, x: Any, y: Any, schedules: list[Schedule], options: argparse.Namespace, steps: int
 ) -> Comparison:
     trained = f"after {steps} training steps" if steps else "untrained"
-    title = (
-        f"{options.cell.upper()}, H = {options.hidden}, {task.name}, {trained}"
-    )
+    title = f"{options.cell.upper()}, H = {options.hidden}, {task.name}, {trained}"
     progress = Progress("comparing", 1)
     about = {k: v for k, v in vars(options).items() if isinstance(v, str | int | float) and k != "command"}
     about |= {"trained_steps": steps, "minibptt": _version("minibptt"), "python": platform.python_version()}

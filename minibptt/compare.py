@@ -82,12 +82,14 @@ class Comparison:
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """The table as text: its head and its rows."""
-        head = ["schedule", "steps on tape", "kept share", "relative error", "cosine", "norm ratio", "memory", "time"]
+        head = ["schedule", "steps on tape", "kept share", "relative error", "cosine", "norm ratio"]
+        measured = any(row.seconds is not None for row in self.rows)
         body = []
         for row in self.rows:
             figures = [_spread(row.spread(m), relative=m == "error") for m in MEASURES]
-            body.append([str(row.schedule), str(row.longest), *figures, _bytes(row.peak_bytes), _time(row.seconds)])
-        return head, body
+            cost = [_bytes(row.peak_bytes), _time(row.seconds)] if measured else []
+            body.append([str(row.schedule), str(row.longest), *figures, *cost])
+        return head + ["memory", "time"] * measured, body
 
     def table(self) -> str:
         """The table for a terminal: mean over the offsets, with the range in brackets."""

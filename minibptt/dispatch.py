@@ -89,7 +89,8 @@ def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], stati
     tape = open_tape()
     if adapt or home is None:
         values = _conform(name, inputs, values, dtype)
-    xp = library_of(next(v for v in values if type(v) not in _NUMBERS))
+    first = values[0] if type(values[0]) not in _NUMBERS else next(v for v in values if type(v) not in _NUMBERS)
+    xp = library_of(first)
     try:
         y, rule = function(xp, *values, **static)
     except (TypeError, ValueError, IndexError) as error:

@@ -8,10 +8,11 @@ can tell apart; markers and line styles carry the same difference in grey.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from .compare import Comparison, Row
 
@@ -65,6 +66,9 @@ def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
     if inexact:
         _band(ax, inexact, "error", ORANGE, "s")
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda e, _: f"{e:g}"))
+        ax.yaxis.set_minor_locator(NullLocator())
         low, high = ax.get_ylim()
         low, high = min(low, 0.1), max(high, 1.2)
         floor = low / (high / low) ** 0.12
@@ -113,10 +117,11 @@ def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str) -> N
 
 def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
     ks = sorted({r.longest for r in rows})
+    crowded = {a for a, b in pairwise(ks) if b < 1.4 * a}  # a tick, but no room for its number
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_locator(FixedLocator(ks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: "" if round(k) in crowded else f"{k:g}"))
     ax.set_xlim(ks[0] / 1.25, ks[-1] * 1.25)
     ax.set_xlabel(f"chunk length k in steps (of T = {T})", fontsize=14)
     ax.tick_params(labelsize=12)
