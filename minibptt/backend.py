@@ -76,7 +76,7 @@ def _load(name: str | ModuleType) -> ModuleType:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         raise BackendError(
-            f"backend 'cupy' was asked for, but CuPy cannot be imported ({error}). "
+            f"backend 'cupy' was asked for, but CuPy cannot be imported ({error}).{_two_wheels()} "
             "Install it with pip install 'minibptt[gpu]' (CUDA 12) or 'minibptt[gpu13]' (CUDA 13), "
             "or stay on the CPU with use_backend('numpy')."
         ) from None

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Array, to_numpy
+from .backend import Array, as_array, library_of, to_numpy
 from .module import Rng, generator
 from .tape import Tape, no_tape
 from .tensor import Parameter, Tensor, parameter
@@ -137,7 +137,7 @@ def _value(call: Callable[[], Tensor], inputs: list[Parameter], directions: list
     before = [p.value for p in inputs]
     try:
         for p, d in zip(inputs, directions):
-            p.value = p.value + step * d
+            p.value = as_array(p.value + step * library_of(p.value).asarray(d))
         with no_tape():
             return call().item()
     finally:

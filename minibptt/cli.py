@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
     sub.add_argument("--batch", type=_positive, default=16, metavar="B", help="sequences at once (default: 16)")
     sub.add_argument("--tbptt", type=_schedule, action="append", metavar="K",
-                     help="a chunk length to compare; give it several times (default: 1, 2, 3, 4, 6, 8 … T)")  # fmt: skip
+                     help="a chunk length; give it several times (default: 1, 2, 3, 4, 6, 8 … T)")  # fmt: skip
     sub.add_argument("--train-steps", type=_natural, default=0, metavar="N",
                      help="train so many steps by full BPTT first, and compare before and after")  # fmt: skip
     sub.add_argument("--lr", type=_rate, default=2e-3, metavar="RATE", help="Adam's step size (default: 0.002)")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from .backend import BackendError, as_array, current_library, is_array, library_of, name_of
+from .nest import leaves
 from .tape import Tape, open_tape
 from .tensor import Steps, Tensor
 
@@ -38,10 +39,11 @@ def op(function: Callable[..., Any]) -> Callable[..., Any]:
     any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
     @functools.wraps(function)
-    def operation(*inputs, **static):
+    def operation(*inputs: Any, **static: Any) -> Any:
+        given: Any = inputs
         if not any_number and len(inputs) != len(names):
-            inputs, static = _arrange(name, names, options, inputs, static)
-        return _apply(function, name, inputs, static)
+            given, static = _arrange(name, names, options, inputs, static)
+        return _apply(function, name, given, static, any_number)
 
     operation.__name__ = operation.__qualname__ = name
     operation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -54,18 +56,28 @@ def op(function: Callable[..., Any]) -> Callable[..., Any]:
     return operation
 
 
-def _arrange(name, names, options, inputs, static):
+def _arrange(
+    name: str, names: list[str], options: list[str], inputs: Sequence[Any], static: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Options given by position, inputs given by name: `sum(x, 0)`, `tanh(x=x)`."""
-    static = dict(zip(options, inputs[len(names) :])) | static
-    inputs = list(inputs[: len(names)])
-    for missing in names[len(inputs) :]:
+    extra = inputs[len(names) :]
+    if len(extra) > len(options):
+        raise TypeError(f"{name} takes {', '.join([*names, *options])}; found {len(inputs)} arguments")
+    for option, value in zip(options, extra):
+        if option in static:
+            raise TypeError(f"{name}: {option} is given twice")
+        static[option] = value
+    found = list(inputs[: len(names)])
+    for missing in names[len(found) :]:
         if missing not in static:
             raise TypeError(f"{name}: the input {missing!r} is missing; it takes {', '.join(names)}")
-        inputs.append(static.pop(missing))
-    return inputs, static
+        found.append(static.pop(missing))
+    return found, static
 
 
-def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], static: dict[str, Any]) -> Any:
+def _apply(
+    function: Callable[..., Any], name: str, inputs: Sequence[Any], static: dict[str, Any], all_arrays: bool
+) -> Any:
     values: list[Any] = []
     home = dtype = None  # the array type, and the dtype that the tensors agree on
     adapt = False
@@ -85,10 +97,10 @@ def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], stati
             values.append(value)
         else:
             values.append(x)
-            adapt = adapt or type(x) not in _NUMBERS
+            adapt = adapt or all_arrays or type(x) not in _NUMBERS
     tape = open_tape()
     if adapt or home is None:
-        values = _conform(name, inputs, values, dtype)
+        values = _conform(name, inputs, values, dtype, all_arrays)
     first = values[0] if type(values[0]) not in _NUMBERS else next(v for v in values if type(v) not in _NUMBERS)
     xp = library_of(first)
     try:
@@ -111,8 +123,13 @@ def _apply(function: Callable[..., Any], name: str, inputs: Sequence[Any], stati
     return outputs if several else outputs[0]
 
 
-def _conform(name: str, inputs: Sequence[Any], values: list[Any], dtype: np.dtype | None) -> list[Any]:
-    """Let what is not a tensor, or is a weak one, adapt to `dtype`, the tensors' own (None: there is none)."""
+def _conform(
+    name: str, inputs: Sequence[Any], values: list[Any], dtype: np.dtype | None, all_arrays: bool
+) -> list[Any]:
+    """Let what is not a tensor, or is a weak one, adapt to `dtype`, the tensors' own (None: there is none).
+
+    all_arrays: make arrays of Python numbers too.
+    """
     values = [v.item() if isinstance(v, np.generic) else v for v in values]
     arrays = [v for v in values if is_array(v)]
     xp = library_of(arrays[0]) if arrays else current_library()
@@ -120,18 +137,29 @@ def _conform(name: str, inputs: Sequence[Any], values: list[Any], dtype: np.dtyp
         raise _two_libraries(name, inputs)
     new = []
     for i, (x, v) in enumerate(zip(inputs, values)):
-        if type(v) in _NUMBERS and (arrays or i):
+        if type(v) in _NUMBERS and not all_arrays and (arrays or i):
             new.append(v)  # at least one array remains, to find the library by
             continue
-        array = as_array(v, xp)
-        if array.dtype.kind not in "biufc":
-            raise TypeError(f"{name}: input {i + 1} is {type(v).__name__} of {array.dtype}, which is no number")
+        array = _numbers(name, i, v, xp)
         strong = isinstance(x, Tensor) and not x.weak
         if dtype is not None and not strong and array.dtype != dtype:
             target = dtype if array.dtype.kind != "c" else np.result_type(dtype, np.complex64)
             array = array.astype(target)
         new.append(array)
     return new
+
+
+def _numbers(name: str, i: int, v: Any, xp: Any) -> Any:
+    """Input number i as an array of numbers. TypeError for anything else."""
+    if isinstance(v, list | tuple) and any(isinstance(leaf, Tensor) for _, leaf in leaves(v)):
+        raise TypeError(f"{name}: input {i + 1} is a list of tensors; join them with mb.stack or mb.concatenate")
+    try:
+        host = v if is_array(v) else np.asarray(v)
+    except ValueError as error:
+        raise TypeError(f"{name}: input {i + 1} is no array of numbers: {error}") from None
+    if host.dtype.kind not in "biufc":
+        raise TypeError(f"{name}: input {i + 1} is {type(v).__name__} ({host.dtype}), which is no number")
+    return as_array(host) if is_array(v) else xp.asarray(host)
 
 
 def _common_dtype(name: str, inputs: Sequence[Any]) -> np.dtype:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from .backend import Array, library_of
 
 
@@ -17,6 +19,8 @@ class Gradients(Mapping[str, Array]):
 
     Two Gradients meet only where they have the same names and shapes: ValueError otherwise.
     """
+
+    __array_ufunc__ = None  # so that a NumPy number on the left asks the Gradients
 
     def __init__(self, arrays: Mapping[str, Array]):
         self._arrays = dict(arrays)
@@ -40,6 +44,14 @@ class Gradients(Mapping[str, Array]):
         rows = ", ".join(f"{name} {'×'.join(map(str, g.shape)) or 'scalar'}" for name, g in self.items())
         return f"Gradients({rows}; norm {self.norm():.4g})"
 
+    def __eq__(self, other: object) -> bool:
+        """True where names, shapes and every bit of the values agree."""
+        if not isinstance(other, Mapping) or set(self) != set(other):
+            return False
+        return all(g.shape == other[name].shape and bool((g == other[name]).all()) for name, g in self.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
     def _map(self, other: object, function: Callable[[Array, Array], Array]) -> Gradients:
         self._check(other)
         return Gradients({name: function(g, other[name]) for name, g in self.items()})  # type: ignore[index]
@@ -62,6 +74,7 @@ class Gradients(Mapping[str, Array]):
     def __mul__(self, factor: float) -> Gradients:
         if isinstance(factor, Mapping):
             raise TypeError("Gradients are scaled by a number; for the inner product use a.dot(b)")
+        factor = factor.item() if isinstance(factor, np.generic) else factor  # a Python number keeps the dtype
         return Gradients({name: g * factor for name, g in self.items()})
 
     __rmul__ = __mul__

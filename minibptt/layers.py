@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from . import ops
-from .backend import as_array, library_of
+from .backend import as_array
 from .module import Module, Rng, check_size, generator, uniform
-from .sequence import fill_padding, real_steps, run
+from .sequence import fill_padding, hide_padding, real_steps, run
 from .tape import open_tape
 from .tensor import Tensor
 
@@ -102,9 +102,10 @@ class Sequential(Module):
                 if hasattr(layer, "zero_state"):
                     x, new = run(layer, x, next(states), mask=real, resets=resets, cut_every=cut_every)
                     after.append(new)
+                    if real is not None:
+                        x = fill_padding(x, real)  # the next layer may have a pole at 0
                 else:
                     x = layer(x)
         if real is not None:
-            xp = library_of(x.value)
-            x = ops.where(xp.asarray(real.reshape(T, B, *[1] * (x.ndim - 2))), x, 0)
+            x = hide_padding(x, real)
         return x, tuple(after)

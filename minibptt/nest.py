@@ -7,11 +7,12 @@ from typing import Any
 
 
 def map_nest(function: Callable[[Any], Any], nest: Any) -> Any:
-    """Apply `function` to each leaf of a nesting of tuples, lists and dicts; None stays None."""
+    """Apply `function` to each leaf of a nesting of tuples, lists and dicts, in the order of `leaves`. None stays."""
     if nest is None:
         return None
     if isinstance(nest, dict):
-        return {key: map_nest(function, value) for key, value in nest.items()}
+        new = {key: map_nest(function, nest[key]) for key in sorted(nest, key=str)}
+        return {key: new[key] for key in nest}
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):  # a namedtuple
         return type(nest)(*[map_nest(function, value) for value in nest])
     if isinstance(nest, list | tuple):
@@ -20,11 +21,14 @@ def map_nest(function: Callable[[Any], Any], nest: Any) -> Any:
 
 
 def leaves(nest: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a nesting, each with its path: "" for a bare leaf, "0", "1.h" … inside; None is skipped."""
+    """The leaves of a nesting, each with its path: "" for a bare leaf, "0", "1.h" … inside; None is skipped.
+
+    A dict is gone through in the order of its sorted keys, so that two states of one form always match.
+    """
     if nest is None:
         return
     if isinstance(nest, dict):
-        pairs = [(str(key), value) for key, value in nest.items()]
+        pairs = [(str(key), nest[key]) for key in sorted(nest, key=str)]
     elif isinstance(nest, tuple) and hasattr(nest, "_fields"):
         pairs = list(zip(nest._fields, nest))
     elif isinstance(nest, list | tuple):

@@ -193,24 +193,23 @@ def abs(xp, x):
     return xp.abs(x), lambda g: (g * xp.sign(x),)
 
 
-def _prefer(xp, a, b):
-    """The derivative for a of picking a over b: 1 where a > b, a half where they tie, so that the parts sum to 1."""
-    half = xp.asarray(0.5, dtype=xp.result_type(a, b))
-    return xp.where(a == b, half, a > b)
+def _preferred(xp, g, a, b):
+    """What g gives to a, picked over b: all of it where a > b, half of it where they tie."""
+    return xp.where(a > b, g, xp.where(a == b, 0.5 * g, 0))
 
 
 @op
 def maximum(xp, a, b):
     """y = max(a, b);  ∂y/∂a = (a > b) + ½·(a = b);  ∂y/∂b = (b > a) + ½·(a = b): a tie is shared."""
     _real(a, b)
-    return xp.maximum(a, b), _pair(a, b, lambda g: g * _prefer(xp, a, b), lambda g: g * _prefer(xp, b, a))
+    return xp.maximum(a, b), _pair(a, b, lambda g: _preferred(xp, g, a, b), lambda g: _preferred(xp, g, b, a))
 
 
 @op
 def minimum(xp, a, b):
     """y = min(a, b);  ∂y/∂a = (a < b) + ½·(a = b);  ∂y/∂b = (b < a) + ½·(a = b): a tie is shared."""
     _real(a, b)
-    return xp.minimum(a, b), _pair(a, b, lambda g: g * _prefer(xp, b, a), lambda g: g * _prefer(xp, a, b))
+    return xp.minimum(a, b), _pair(a, b, lambda g: _preferred(xp, g, b, a), lambda g: _preferred(xp, g, a, b))
 
 
 @op
@@ -219,7 +218,11 @@ def _where(xp, x, y, *, condition):
     condition = getattr(condition, "value", condition)
     if is_array(condition) and library_of(condition) is not xp:
         raise BackendError(f"where: the condition is a {name_of(library_of(condition))} array, x and y are not")
-    condition = xp.asarray(condition, dtype=bool)
+    if not is_array(condition):
+        condition = np.asarray(condition)
+    if condition.dtype.kind not in "biuf":
+        raise TypeError(f"the condition must be booleans, found {condition.dtype}")
+    condition = xp.array(condition, dtype=bool)
     # 0·nan would let through what the condition hides, so the adjoint is chosen, not multiplied.
     return xp.where(condition, x, y), _pair(
         x, y, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g)
@@ -279,7 +282,7 @@ def max(xp, x, *, axis=None, keepdims=False):
 
     def rule(g):
         largest = x == top
-        count = xp.sum(largest, axis=axis, keepdims=True).reshape(kept)
+        count = xp.maximum(xp.sum(largest, axis=axis, keepdims=True).reshape(kept), 1)  # 0 where x holds nan
         return (xp.where(largest, g.reshape(kept) / count.astype(g.dtype), 0),)
 
     return top if keepdims else xp.max(x, axis=axis), rule
@@ -288,10 +291,20 @@ def max(xp, x, *, axis=None, keepdims=False):
 # --- soft maxima -----------------------------------------------------------------------------------------------
 
 
-def _largest(xp, x, axis):
-    """The largest real part along `axis`, to be taken off before exp: a constant, and never −∞."""
+def _below_top(xp, x, axis):
+    """x less its largest real part along `axis`, and that part: a constant, never −∞, taken off before exp.
+
+    A difference that is too large for the dtype counts as −∞, without NumPy's warning.
+    """
     top = xp.max(x.real, axis=axis, keepdims=True)
-    return xp.where(xp.isfinite(top), top, 0)
+    top = xp.where(xp.isfinite(top), top, 0)
+    with np.errstate(over="ignore"):
+        return x - top, top
+
+
+def _or_one(xp, total):
+    """Σ exp is 0 only where every x is −∞: the logarithm is then −∞, the softmax 0, and so is the derivative."""
+    return xp.where(total == 0, 1, total)
 
 
 @op
@@ -299,28 +312,27 @@ def logsumexp(xp, x, *, axis=-1, keepdims=False):
     """y = log Σ exp x over `axis` (None: all);  ∂L/∂x = g·exp(x − y). Never overflows; −∞ is allowed."""
     axes = _axes(axis, x.ndim)
     kept = _kept(x.shape, axes)
-    top = _largest(xp, x, axes)
-    e = xp.exp(x - top)
+    z, top = _below_top(xp, x, axes)
+    e = xp.exp(z)
     total = xp.sum(e, axis=axes, keepdims=True)
-    none = total == 0  # every x is −∞: y = −∞, and no x has a derivative
-    y = xp.where(none, -math.inf, xp.log(xp.where(none, 1, total)) + top)
-    rule = lambda g: (g.reshape(kept) * (e / xp.where(none, 1, total)),)  # noqa: E731
-    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), rule
+    y = xp.where(total == 0, -math.inf, xp.log(_or_one(xp, total)) + top)
+    y = y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
+    return y, lambda g: (g.reshape(kept) * (e / _or_one(xp, total)),)
 
 
 @op
 def log_softmax(xp, x, *, axis=-1):
     """y = x − log Σ exp x along `axis`;  ∂L/∂x = g − exp(y)·Σ g. Never overflows; −∞ is allowed."""
-    z = x - _largest(xp, x, axis)
-    y = z - xp.log(xp.sum(xp.exp(z), axis=axis, keepdims=True))
+    z, _ = _below_top(xp, x, axis)
+    y = z - xp.log(_or_one(xp, xp.sum(xp.exp(z), axis=axis, keepdims=True)))
     return y, lambda g: (g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True),)
 
 
 @op
 def softmax(xp, x, *, axis=-1):
     """y = exp x / Σ exp x along `axis`;  ∂L/∂x = y·(g − Σ g·y). Never overflows; −∞ is allowed."""
-    e = xp.exp(x - _largest(xp, x, axis))
-    y = e / xp.sum(e, axis=axis, keepdims=True)
+    e = xp.exp(_below_top(xp, x, axis)[0])
+    y = e / _or_one(xp, xp.sum(e, axis=axis, keepdims=True))
     return y, lambda g: (y * (g - xp.sum(g * y, axis=axis, keepdims=True)),)
 
 
@@ -338,6 +350,8 @@ def reshape(xp, x, *, shape):
 def transpose(xp, x, *, axes=None):
     """y = x with its axes in the order `axes` (None: reversed);  ∂L/∂x = g in the inverse order."""
     order = tuple(range(x.ndim))[::-1] if axes is None else tuple(a % x.ndim for a in axes)
+    if axes is not None and _axes(tuple(axes), x.ndim) != tuple(range(x.ndim)):
+        raise ValueError(f"repeated or missing axis in {tuple(axes)}: name each of the {x.ndim} axes once")
     inverse = sorted(range(len(order)), key=order.__getitem__)
     return xp.transpose(x, order), lambda g: (xp.transpose(g, inverse),)
 
@@ -349,12 +363,22 @@ def _has_repeats(index: Any) -> bool:
     return not all(isinstance(p, plain) or getattr(p, "dtype", np.dtype(int)).kind == "b" for p in parts)
 
 
+def _own_index(xp: Any, p: Any) -> Any:
+    """A part of an index as an array of our own, which nobody changes before the gradient is asked for."""
+    if isinstance(p, list):
+        return xp.asarray(np.asarray(p, dtype=None if p else int))
+    if not is_array(p):
+        return p
+    if library_of(p) is not xp:
+        raise BackendError(f"getitem: the index is a {name_of(library_of(p))} array, the tensor a {name_of(xp)} one")
+    return p.copy()
+
+
 @op
 def getitem(xp, x, *, index):
     """y = x[index], with slices, numbers, integer arrays (repeats add up) and boolean masks;  ∂L/∂x = g put back."""
     shape = x.shape
-    parts = [getattr(p, "value", p) for p in (index if isinstance(index, tuple) else (index,))]
-    parts = [xp.asarray(p) if isinstance(p, list) else p for p in parts]
+    parts = [_own_index(xp, getattr(p, "value", p)) for p in (index if isinstance(index, tuple) else (index,))]
     index = tuple(parts) if isinstance(index, tuple) else parts[0]
     repeats = _has_repeats(index)
 
@@ -373,10 +397,13 @@ def getitem(xp, x, *, index):
 def pick(xp, x, *, ids):
     """y[…] = x[…, ids[…]], one element of the last axis for each row;  ∂L/∂x = g put back.
 
-    x: (…, V); ids: integers (…), 0 ≤ ids < V, checked by the caller.
+    x: (…, V); ids: host integers (…), checked here: ValueError outside 0 … V − 1.
     """
     shape, V = x.shape, x.shape[-1]
-    place = xp.arange(ids.size) * V + xp.asarray(ids).reshape(-1)  # in the flattened x
+    ids = check_ids(ids, V, "pick")
+    if ids.shape != shape[:-1]:
+        raise ValueError(f"ids must have shape {shape[:-1]}, found {ids.shape}")
+    place = xp.asarray(np.arange(ids.size) * V + ids.reshape(-1))  # in the flattened x
 
     def rule(g):
         dx = xp.zeros(math.prod(shape), dtype=g.dtype)
@@ -405,7 +432,7 @@ def embedding(xp, W, *, ids):
     W: (V, D); ids: host integers (…), checked here: ValueError outside 0 … V − 1.
     """
     V, D = W.shape
-    ids = xp.asarray(check_ids(ids, V, "embedding"))
+    ids = xp.array(check_ids(ids, V, "embedding"))
 
     def rule(g):
         dW = xp.zeros((V, D), dtype=g.dtype)
@@ -452,6 +479,8 @@ def _some(tensors: Sequence[Any], name: str) -> list[Any]:
 def unstack(xp, x, *, axis=0):
     """ys = the slices of x along `axis`, as a tuple, recorded once;  ∂L/∂x = the g of the slices, stacked."""
     place = (slice(None),) * _axes(axis, x.ndim)[0]
+    if x.shape[axis] == 0:
+        raise ValueError(f"axis {axis} has no slices to take apart (shape {x.shape})")
     ys = tuple([x[(*place, i)] for i in range(x.shape[axis])])
     shapes = [y.shape for y in ys]
     return ys, lambda g: (xp.stack(_filled(xp, g, shapes), axis=axis),)

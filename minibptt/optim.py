@@ -28,6 +28,11 @@ class Adam:
         """Move every parameter once. ValueError where the gradients are not those of this model."""
         if set(gradients) != set(self.parameters):
             raise ValueError(f"Adam: gradients of {sorted(gradients)}, parameters {sorted(self.parameters)}")
+        for name, p in self.parameters.items():
+            if gradients[name].shape != p.shape:
+                raise ValueError(
+                    f"Adam: the gradient of {name} has shape {gradients[name].shape}, the parameter {p.shape}"
+                )
         self.t += 1
         β1, β2 = self.betas
         for name, p in self.parameters.items():
@@ -49,5 +54,5 @@ def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
     xp = library_of(arrays[0])
     squares = [xp.sum(xp.multiply(g, g, dtype=xp.float64)) for g in arrays]
     norm = xp.sqrt(sum(squares[1:], squares[0]))
-    factor = xp.minimum(1.0, most / xp.maximum(norm, xp.finfo(xp.float64).tiny))
+    factor = 1 / xp.maximum(1.0, norm / most)
     return Gradients({name: g * factor.astype(g.dtype) for name, g in gradients.items()})

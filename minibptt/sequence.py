@@ -16,9 +16,9 @@ from . import ops
 from .backend import as_array, host_array, library_of, use_backend
 from .cells.base import Cell
 from .module import check_size, first_array
-from .nest import leaves, map_nest, rebuild
+from .nest import leaves, rebuild
 from .tape import cut, open_tape
-from .tensor import Tensor
+from .tensor import Tensor, tensors
 
 
 def unroll(
@@ -38,7 +38,7 @@ def unroll(
     resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …).
     ValueError for T = 0 and for shapes that do not fit, which it names.
     """
-    x = _input(x)
+    x = sequence_input(x)
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     resets = _flags("resets", resets, T, B)
@@ -50,10 +50,10 @@ def unroll(
         x = fill_padding(x, real)
     if not isinstance(x, Tensor) and x.dtype.kind == "f" and home.dtype.kind == "f":
         x = x.astype(home.dtype, copy=False)
-    state, zero = _initial(cell, state, B, xp)
+    state, zero = _initial(cell, state, B, xp, resets is not None)
     here: Any = [None if flags is None else xp.asarray(flags) for flags in (real, resets)]  # copied once
     real_here, resets_here = here
-    names = cell.names_of(state)
+    names, form = cell.names_of(state), [path for path, _ in leaves(state)]
     tape = open_tape()
     steps = ops.unstack(x) if isinstance(x, Tensor) else x
     outputs = []
@@ -63,7 +63,7 @@ def unroll(
                 state = cut(state)
             if resets is not None and resets[t].any():
                 state = _choose(resets_here[t], zero, state)
-            out, new = _step(cell, steps[t], state)
+            out, new = _step(cell, steps[t], state, form)
             if real is not None and not real[t].all():
                 out = ops.where(_rows(real_here[t], out), out, 0)
                 new = _choose(real_here[t], new, state)
@@ -86,7 +86,10 @@ def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, 
         return unroll(model, x, state, **options)
     if hasattr(model, "zero_state"):
         return model(x, state, **options)
-    return model(x), None
+    x = sequence_input(x)
+    T, B = x.shape[:2]
+    real = real_steps(T, B, options.get("lengths"), options.get("mask"))
+    return (model(x) if real is None else hide_padding(model(fill_padding(x, real)), real)), None
 
 
 def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndarray | None:
@@ -111,7 +114,7 @@ def fill_padding(x: Any, real: np.ndarray) -> Any:
     value = getattr(x, "value", x)
     xp = library_of(value)
     if not real.any():
-        return xp.zeros_like(value)
+        return ops.where(False, x, xp.zeros_like(value)) if isinstance(x, Tensor) else xp.zeros_like(value)
     some_row = real.any(axis=0)
     row = np.where(some_row, np.arange(real.shape[1]), some_row.argmax())
     first = real.argmax(axis=0)[row]
@@ -122,7 +125,13 @@ def fill_padding(x: Any, real: np.ndarray) -> Any:
     return ops.where(xp.asarray(real.reshape(*real.shape, *[1] * (x.ndim - 2))), x, filled)
 
 
-def _input(x: Any) -> Any:
+def hide_padding(x: Tensor, real: np.ndarray) -> Tensor:
+    """x (T, B, …) with exactly 0 at its padded steps, whose adjoints are 0."""
+    flags = real.reshape(*real.shape, *[1] * (x.ndim - 2))
+    return ops.where(library_of(x.value).asarray(flags), x, 0)
+
+
+def sequence_input(x: Any) -> Any:
     if not isinstance(x, Tensor):
         x = as_array(x)
     if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 1:
@@ -137,22 +146,29 @@ def _flags(what: str, flags: Any, T: int, B: int) -> np.ndarray | None:
     if flags.shape != (T, B):
         raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {flags.shape}")
     if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
-        raise ValueError(f"{what} must hold true and false (or 1 and 0), found {flags.dtype} with other values")
+        found = next((v for v in flags.flat if v not in (0, 1)), None)
+        raise ValueError(f"{what} must hold true and false (or 1 and 0), found {found!r} ({flags.dtype})")
     return flags.astype(bool)
 
 
-def _initial(cell: Cell, state: Any, B: int, xp: Any) -> tuple[Any, Any]:
+def _initial(cell: Cell, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[Any, Any]:
     """(the state to start from, the zero state), with shapes checked against each other."""
     with use_backend(xp):
-        zero = cell.zero_state(B) if state is None or type(cell).zero_state is not Cell.zero_state else None
+        has_zero = state is None or needs_zero or type(cell).zero_state is not Cell.zero_state
+        zero = tensors(cell.zero_state(B)) if has_zero else None
     if state is None:
         return zero, zero
-    state = map_nest(lambda h: h if isinstance(h, Tensor) else Tensor(h), state)
+    state = tensors(state)
     if zero is not None:
         found, expected = list(leaves(state)), list(leaves(zero))
         if len(found) != len(expected):
             raise ValueError(
                 f"the state of {type(cell).__name__} has {len(expected)} part(s), found one with {len(found)}"
+            )
+        if [path for path, _ in found] != [path for path, _ in expected]:
+            raise ValueError(
+                f"the state of {type(cell).__name__} has the form {_parts([path for path, _ in expected])}, found one "
+                f"with {_parts([path for path, _ in found])}"
             )
         for name, (_, h), (_, z) in zip(cell.names_of(zero), found, expected):
             try:
@@ -167,14 +183,30 @@ def _initial(cell: Cell, state: Any, B: int, xp: Any) -> tuple[Any, Any]:
     return state, zero
 
 
-def _step(cell: Cell, x: Any, state: Any) -> tuple[Tensor, Any]:
+def _step(cell: Cell, x: Any, state: Any, form: list[str]) -> tuple[Tensor, Any]:
     result = cell.step(x, state)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise TypeError(
             f"{type(cell).__name__}.step must return (output, next state), the output being a tensor; it returned "
             f"{type(result).__name__}"
         )
+    found = list(leaves(result[1]))
+    if [path for path, _ in found] != form:
+        raise TypeError(
+            f"{type(cell).__name__}.step must return a state of the form that it was given, with the parts "
+            f"{_parts(form)}; it returned {_parts([path for path, _ in found])}"
+        )
+    for path, part in found:
+        if not isinstance(part, Tensor):
+            raise TypeError(
+                f"{type(cell).__name__}.step must return a state of tensors; part {path or '(the whole)'} is "
+                f"{type(part).__name__}"
+            )
     return result
+
+
+def _parts(paths: list[str]) -> str:
+    return ", ".join(path or "(one tensor)" for path in paths) or "(none)"
 
 
 def _rows(flags: Any, like: Tensor) -> Any:

@@ -22,7 +22,7 @@ from .gradients import Gradients
 from .listing import wengert
 from .nest import leaves, map_nest
 from .sweep import Cut, Record, Rule, sweep
-from .tensor import Parameter, Steps, Tensor, float_array
+from .tensor import Parameter, Steps, Tensor, float_array, tensors
 
 
 class TapeError(RuntimeError):
@@ -148,7 +148,7 @@ class Tape:
         x: an array, number or tensor, or any nesting of tuples, lists and dicts of them; lists of nothing but
         numbers are an array. TypeError for arrays of integers, which have no derivative.
         """
-        if all(isinstance(leaf, Real) for _, leaf in leaves(x)):
+        if not isinstance(x, dict) and all(isinstance(leaf, Real) for _, leaf in leaves(x)):
             return self._leaf(x, name)
         return map_nest(lambda leaf: self._leaf(leaf, name), x)
 
@@ -156,7 +156,9 @@ class Tape:
         if isinstance(x, Tensor) and (x.mark is self.mark or x.is_parameter):
             return x
         value = x.value if isinstance(x, Tensor) else x
-        if not is_array(value) or value.dtype.kind not in "fc":
+        if (
+            not isinstance(x, Tensor) or value.dtype.kind not in "fc"
+        ):  # a copy, so that the caller may use the buffer again
             value = float_array(value, what="watch")
         weak, known = (x.weak, x.name) if isinstance(x, Tensor) else (False, None)
         leaf = Tensor(value, name or known, weak, self.mark, self._new_slot(), steps or self._steps)
@@ -170,7 +172,8 @@ class Tape:
         """
         if self.step is None:
             raise TapeError(f"the clock does not stand at a step: call state({name!r}, …) inside `with tape.at(t):`")
-        tensor.name, tensor.steps = tensor.name or name, tensor.steps or self._steps
+        if tensor.mark is self.mark:  # what the caller made elsewhere keeps its name
+            tensor.name, tensor.steps = tensor.name or name, tensor.steps or self._steps
         key = f"{self._layer}.{name}" if self._layer else name
         self._states.append((key, self.step, tensor))
 
@@ -234,7 +237,13 @@ class Tape:
         found = self._sweep(loss, seed, through_cuts, [s.slot for _, _, s in self._states if s.mark is self.mark])
         rows: dict[str, list[Array]] = {}
         for key, _, tensor in self._states:
-            rows.setdefault(key, []).append(self._answer(tensor, found))
+            row = rows.setdefault(key, [])
+            row.append(self._answer(tensor, found))
+            if row[-1].shape != row[0].shape:
+                raise TapeError(
+                    f"two states are called {key!r}, one of shape {row[0].shape} and one of {row[-1].shape}. Tell them "
+                    "apart by layer: `with tape.at(layer='inner'):`"
+                )
         return {key: library_of(arrays[0]).stack(arrays) for key, arrays in rows.items()}
 
     def dropped(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[Cut, Array]:
@@ -363,11 +372,10 @@ def cut(state: Any) -> Any:
     Cut the state, never the loss: where a masked step hides the state from the loss, cutting what the loss
     depends on leaves a way around.
     """
-    return map_nest(_cut_one, state)
+    return map_nest(_cut_one, tensors(state))
 
 
-def _cut_one(x: Any) -> Tensor:
-    tensor = x if isinstance(x, Tensor) else Tensor(x)
+def _cut_one(tensor: Tensor) -> Tensor:
     if _open.tape is not None and tensor.dtype.kind in "fc":
         return _open.tape.cut_tensor(tensor)
     return Tensor(_own_buffer(tensor.value), tensor.name, tensor.weak)

@@ -7,12 +7,14 @@ keep that tape alive: memory goes when the tape goes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend import Array, as_array, current_library, is_array, library_of, to_numpy
+from .backend import Array, BackendError, as_array, current_library, is_array, library_of, name_of, to_numpy
 from .listing import brief, subscript
+from .nest import leaves, map_nest
 
 Steps = tuple[int, int] | None  # the first and the last step that something covers, counted from 1
 
@@ -130,6 +132,14 @@ class Tensor:
         )
 
     # Comparisons give plain boolean arrays: they have no derivative.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self.value == getattr(other, "value", other)
+
+    def __ne__(self, other):
+        return self.value != getattr(other, "value", other)
+
     def __lt__(self, other):
         return self.value < getattr(other, "value", other)
 
@@ -163,6 +173,17 @@ class Parameter(Tensor):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __imatmul__ = _no_inplace
 
 
+def tensors(nest: Any) -> Any:
+    """A nesting with its leaves as tensors: an array becomes one that adapts to the tensors that it meets.
+
+    Lists of nothing but numbers are an array, not a nesting.
+    """
+    found = [leaf for _, leaf in leaves(nest)]
+    if found and not isinstance(nest, dict) and all(isinstance(leaf, Real) for leaf in found):
+        return Tensor(nest, weak=True)
+    return map_nest(lambda leaf: leaf if isinstance(leaf, Tensor) else Tensor(leaf, weak=True), nest)
+
+
 def _freeze(array: Array) -> None:
     if isinstance(array, np.ndarray):  # CuPy arrays have no such flag
         array.flags.writeable = False
@@ -174,6 +195,7 @@ def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Arr
     TypeError for integer and boolean arrays without `dtype`: integers can't be differentiated.
     """
     value = getattr(value, "value", value)
+    value = as_array(value) if isinstance(value, np.ndarray) else value  # refuses masked arrays
     numbers = isinstance(value, np.generic) or is_array(value)
     if not numbers:
         try:
@@ -213,8 +235,10 @@ def assign(parameter: Parameter, value: Any) -> None:
     old = parameter.value
     library = library_of(old)
     if is_array(value) and library_of(value) is not library:
-        raise TypeError(f"assign: {parameter.label} and its new value belong to different array libraries")
-    new = library.array(value)
+        raise BackendError(
+            f"assign: {parameter.label} is a {name_of(library)} array, its new value a {name_of(library_of(value))} one"
+        )
+    new = library.array(as_array(value, library))
     if (new.dtype.kind == "c" and old.dtype.kind != "c") or new.dtype.kind not in "biufc":
         raise TypeError(f"assign: {parameter.label} is {old.dtype}, the new value is {new.dtype}")
     if new.shape != old.shape:
@@ -229,7 +253,8 @@ def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor
 
     Without a dtype it has no float type of its own: it adapts to the tensors that it meets.
     """
-    return Tensor(current_library().full(shape, fill, dtype=dtype or np.float64), weak=dtype is None)
+    own = np.complex128 if isinstance(fill, complex) else np.float64
+    return Tensor(current_library().full(shape, fill, dtype=dtype or own), weak=dtype is None)
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any = None) -> Tensor:

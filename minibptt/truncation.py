@@ -19,9 +19,10 @@ from . import tensor
 from .backend import as_array
 from .gradients import Gradients
 from .module import Rng, check_size
-from .sequence import real_steps, run
+from .nest import map_nest
+from .sequence import real_steps, run, sequence_input
 from .tape import Tape, cut, no_tape
-from .tensor import Tensor
+from .tensor import Tensor, tensors
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def bptt(
     lengths or a mask it is called as loss(outputs, y, mask=…). Other arguments as for `unroll`.
     """
     x = x if isinstance(x, Tensor) else as_array(x)
-    T, B = x.shape[:2]
+    T, B = sequence_input(x).shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
     with no_tape():
         outputs, _ = run(model, x, state, **options)
@@ -188,9 +189,15 @@ def realise(
             raise ValueError("realise: this plan has windows that overlap, which are not built yet")
         rows = {name: flags if flags is None else flags[window] for name, flags in [("mask", mask), ("resets", resets)]}
         with Tape() as tape:
-            outputs, state = run(model, x[window], cut(state), **rows)
+            before = cut(state) if window.start else map_nest(_unless_learnt, tensors(state))
+            outputs, state = run(model, x[window], before, **rows)
         yield tape.gradient(outputs, model, seed=seeds[window])
         del tape, outputs
+
+
+def _unless_learnt(h: Any) -> Any:
+    """The initial state has no past here, but a parameter in it learns."""
+    return h if getattr(h, "is_parameter", False) else cut(h)
 
 
 def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gradients:

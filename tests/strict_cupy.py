@@ -212,9 +212,21 @@ for _name in UFUNCS.split():
     setattr(xp, _name, Ufunc(_name))
 for _text in FUNCTIONS.splitlines():
     setattr(xp, _text.partition("(")[0], _function(_text))
-for _name in "all any argmax cumsum max mean min sum swapaxes".split():
+for _name in ("all", "any", "argmax", "cumsum", "max", "mean", "min", "sum", "swapaxes"):
     setattr(DeviceArray, _name, getattr(xp, _name))
-for _name in "bool_ complex64 complex128 dtype finfo float32 float64 inf int32 int64 nan newaxis pi".split():
+for _name in (
+    "bool_",
+    "complex64",
+    "complex128",
+    "dtype",
+    "finfo",
+    "float32",
+    "float64",
+    "inf",
+    "int32",
+    "int64",
+    "nan",
+):
     setattr(xp, _name, getattr(np, _name))
 xp.asnumpy = lambda a, stream=None, order="C", out=None, *, blocking=True: a.get()
 xp.result_type = lambda *arrays_and_dtypes: np.result_type(*[getattr(x, "_host", x) for x in arrays_and_dtypes])
@@ -236,11 +248,12 @@ def _operator(sign, ufunc):
     setattr(DeviceArray, f"__i{sign}__", lambda self, other: ufunc(self, other, out=self))
 
 
-for _pair in """add=add sub=subtract mul=multiply truediv=divide pow=power matmul=matmul lt=less le=less_equal
-gt=greater ge=greater_equal eq=equal ne=not_equal and=bitwise_and or=bitwise_or""".split():
-    _sign, _, _name = _pair.partition("=")
+OPERATORS = dict(add="add", sub="subtract", mul="multiply", truediv="divide", pow="power", matmul="matmul")
+OPERATORS |= dict(lt="less", le="less_equal", gt="greater", ge="greater_equal", eq="equal", ne="not_equal")
+OPERATORS |= {"and": "bitwise_and", "or": "bitwise_or"}
+for _sign, _name in OPERATORS.items():
     _operator(_sign, getattr(xp, _name))
-for _sign, _name in dict(neg="negative", abs="abs", invert="invert").items():
-    setattr(DeviceArray, f"__{_sign}__", lambda self, f=getattr(xp, _name): f(self))
+for _sign, _ufunc in dict(neg=xp.negative, abs=xp.abs, invert=xp.invert).items():
+    setattr(DeviceArray, f"__{_sign}__", lambda self, f=_ufunc: f(self))
 for _sign, _type in dict(float=float, int=int, bool=bool, complex=complex, repr=repr).items():
     setattr(DeviceArray, f"__{_sign}__", lambda self, f=_type: f(self.get()))

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -138,7 +139,7 @@ def test_where_a_longer_window_is_further_off_the_table_says_so():
     # w = −½ makes the terms change sign with the lag: a chunk of 2 keeps one lag too many for some losses.
     r = mb.compare(Line(-0.9), np.ones((9, 1, 1)), None, total, [mb.tbptt(k) for k in (3, 4, 5, 9)], measure=False)
     errors = [row.values["error"][0] for row in r.rows]
-    rising = [(a, b) for a, b in zip(errors, errors[1:]) if b > a]
+    rising = [(a, b) for a, b in pairwise(errors) if b > a]
     assert rising and len(r.rises()) == len(rising) and "rises from" in r.table()
 
 

@@ -116,3 +116,16 @@ def test_a_tape_answers_with_one_array_for_each_parameter_of_its_shape_and_dtype
         name: (p.shape, p.dtype) for name, p in model.named_parameters()
     }
     assert not g["1.W"].any() and g["0.b"].tolist() == [4.0] * 3  # what the loss does not reach gets zeros
+
+
+def test_numpy_numbers_scale_gradients_from_both_sides_and_keep_float32():
+    g = mb.Gradients({"w": np.array([1.0, 2.0], np.float32)})
+    for scaled in (g * np.float64(2), np.float64(2) * g, np.float32(2) * g, np.int64(2) * g, g / np.float64(0.5)):
+        assert isinstance(scaled, mb.Gradients)
+        assert scaled["w"].tolist() == [2.0, 4.0] and scaled["w"].dtype == np.float32
+
+
+def test_gradients_are_equal_where_every_bit_is():
+    same = grads([[1.0, 2.0], [0.0, 2.0]], [4.0])
+    assert same == A and A != B and A != {"W": 1} and A != 3
+    assert grads([[1.0, 2.0], [0.0, 2.0]], [4.0 + 1e-15]) != A

@@ -8,6 +8,20 @@ import minibptt as mb
 f64 = np.float64
 
 
+class Scalar(mb.Cell):
+    """h_t = w·h_{t−1} + x_t."""
+
+    def __init__(self, w=0.5):
+        self.w = mb.parameter([w], dtype=f64)
+
+    def zero_state(self, batch):
+        return mb.zeros((batch, 1))
+
+    def step(self, x, h):
+        h = self.w * h + x
+        return h, h
+
+
 def wave(*shape, k=0):
     """½·sin(k + 1), ½·sin(k + 2), … in `shape`."""
     return (0.5 * np.sin(np.arange(np.prod(shape, dtype=int)) + 1 + k)).reshape(shape)
@@ -82,7 +96,7 @@ def test_an_embedding_that_is_the_output_layer_too_has_one_gradient_from_both_us
         answers.append(tape.gradient(loss, model))
     tied, untied = answers
     assert list(tied) == ["E"] and list(untied) == ["E", "out"]
-    np.testing.assert_allclose(tied["E"], untied["E"] + untied["out"], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(tied["E"], untied["E"] + untied["out"], rtol=0, atol=1e-14)
     assert untied["E"][2].tolist() == [0.0] * 3  # id 2 is never read, only predicted
     assert (tied["E"][2] != 0).all()
 
@@ -184,7 +198,7 @@ def test_sequential_hands_each_layer_its_own_state_and_returns_it_in_the_same_fo
     for s in (0, 4):
         out, state = model(x[s : s + 4], mb.cut(state))
         outputs.append(out.value)
-    np.testing.assert_allclose(np.concatenate(outputs), whole.value, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(np.concatenate(outputs), whole.value, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(state[0].value, end[0].value)
     assert type(state) is type(state[1]) is tuple and len(state[1]) == 1
     again, _ = model(x[4:], [None, mb.cut(state[1])])  # None: the zero state for that layer
@@ -256,8 +270,8 @@ def test_resets_and_cuts_reach_every_layer():
     assert (tape.gradient(late, x)[:2] == 0).all() and (tape.gradient(late, x, through_cuts=True)[:2] != 0).all()
     assert (tape.gradient(late_reset, x)[:2] == 0).all()
     alone, end = model(x.value[2:])
-    np.testing.assert_allclose(reset.value[2:], alone.value, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(state[1][0].value, end[1][0].value, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(reset.value[2:], alone.value, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(state[1][0].value, end[1][0].value, rtol=0, atol=1e-14)
 
 
 # --- the plain recurrent cell ------------------------------------------------------------------------------------
@@ -328,7 +342,7 @@ def values(layer):
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_same_seed_gives_the_same_numbers_and_leaves_the_global_generator_alone(name):
     make, bound = LAYERS[name]
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    np.random.seed(99)  # noqa: NPY002
     layers = [make(rng=0), make(rng=0), make(rng=np.random.default_rng(0)), make(rng=np.int64(0))]
     for layer in layers[1:]:
         for a, b in zip(values(layers[0]), values(layer), strict=True):
@@ -336,7 +350,7 @@ def test_the_same_seed_gives_the_same_numbers_and_leaves_the_global_generator_al
     for other in (make(rng=1), make()):
         assert any((a != b).any() for a, b in zip(values(layers[0]), values(other)))
     assert all((np.abs(a) <= bound).all() and np.unique(a).size == a.size for a in values(layers[0]))
-    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    assert np.random.random() == np.random.RandomState(99).random()  # noqa: NPY002
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -365,3 +379,14 @@ def test_a_seed_that_is_no_whole_number_is_an_error():
     for rng in (True, 1.5, "0"):
         with pytest.raises(TypeError, match=r"rng must be an int or a numpy\.random\.Generator"):
             mb.Linear(2, 2, rng=rng)
+
+
+def test_a_layer_between_cells_never_sees_the_zeros_of_padded_steps():
+    """log 0 = −∞ there would give 0·∞ in the gradient of the weights behind it."""
+    x = np.where((np.arange(3)[:, None] < [3, 1])[..., None], 1.0, np.nan)
+    model = mb.Sequential(Scalar(), mb.log, mb.Linear(1, 2, rng=0, dtype=f64))
+    with mb.Tape() as tape:
+        out, _ = model(x, lengths=[3, 1])
+        loss = mb.sum(out)
+    assert np.isfinite(out.value).all() and (out.value[1:, 1] == 0).all()
+    assert all(np.isfinite(g).all() for g in tape.gradient(loss, model).values())

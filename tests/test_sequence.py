@@ -59,7 +59,7 @@ class State(NamedTuple):
 FORMS = {
     "tuple": lambda h, c: (h, c),
     "list": lambda h, c: [h, c],
-    "dict": lambda h, c: {"h": h, "c": c},
+    "dict": lambda h, c: {"h": h, "m": c},
     "namedtuple": State,
     "nested": lambda h, c: {"a": (h,), "b": [{"c": c}]},
 }
@@ -182,6 +182,18 @@ def test_a_padded_step_passes_the_state_through_and_outputs_exactly_zero():
     assert tape.gradient(h, cell.h0).item() == 0.25  # w², not w⁴: two steps, not four
 
 
+def test_a_padded_step_outputs_zero_where_the_cell_itself_would_give_infinity():
+    class Inverse(Scalar):
+        """y_t = w / (x_t − x_{t−1})."""
+
+        def step(self, x, h):
+            return self.w / (x - h), 0 * h + x
+
+    with np.errstate(divide="ignore"):  # the padded step sees the one real input again
+        out, h = mb.unroll(Inverse(), np.full((2, 1, 1), 4.0), lengths=[1])
+    assert out.value.ravel().tolist() == [0.125, 0.0] and h.item() == 4.0
+
+
 def test_sums_of_inputs_stay_after_the_last_real_step():
     x = np.array([1.0, 2.0, 3.0, 9.0, 9.0]).reshape(5, 1, 1)
     out, h = mb.unroll(Scalar(1.0), x, mask=[[1], [1], [1], [0], [0]])
@@ -214,7 +226,7 @@ def test_three_padded_rows_have_the_states_and_gradients_worked_out_without_padd
             "dx": -0.8120333884741826,
         }
         found = {"h": h.value, "W_h": tape.gradient(loss, cell.W_h), "b": tape.gradient(loss, cell.b), "dx": dx.sum()}
-        assert_same(found, expected, 1e-14)
+        assert_same(found, expected, 1e-13)
         assert np.isfinite(dx).all() and (dx[np.isnan(inputs.value)] == 0).all()
 
 
@@ -460,6 +472,19 @@ def test_a_masked_last_step_of_a_chunk_still_cuts_the_state():
     assert (cut.step, adjoint.item()) == (3, 0.75)  # w + w²
 
 
+def test_a_masked_first_step_of_a_chunk_passes_on_the_state_that_was_cut():
+    """x = 1, 2, –, 4, cut before step 3: h = 2, 3, 3, 5.5. dh₄/dw = h₃ = 3, and ½·dh₂/dw = ½·(2 + ½·2) where mended."""
+    cell, x = ScalarFrom(), np.array([1.0, 2.0, np.nan, 4.0]).reshape(4, 1, 1)
+    with mb.Tape() as tape:
+        out, _ = mb.unroll(cell, x, mask=[[1], [1], [0], [1]], cut_every=2)
+        loss = mb.sum(out[3])
+    assert out.value.ravel().tolist() == [2.0, 3.0, 0.0, 5.5]
+    numbers = [[tape.gradient(loss, p, through_cuts=m).item() for p in (cell.w, cell.h0)] for m in (False, True)]
+    assert numbers == [[3.0, 0.0], [4.5, 0.125]]
+    ((cut, adjoint),) = tape.dropped(loss).items()
+    assert (cut.step, adjoint.item()) == (3, 0.5)
+
+
 def test_a_row_that_is_padded_through_a_whole_chunk_is_cut_at_both_its_ends():
     cell, x = ScalarFrom(), np.array([1.0, np.nan, np.nan, 4.0]).reshape(4, 1, 1)
     with mb.Tape() as tape:
@@ -598,7 +623,7 @@ def test_a_loss_at_every_step_has_the_gradient_of_full_bptt():
     }
     dx, dh0 = tape.gradient(loss, (x, h0))
     found = {"L": loss.value, "h_T": h.value, "h0": dh0, "x_sum": dx.sum(), "x_1": dx[0]}
-    assert_same(found | dict(tape.gradient(loss, cell)), expected, 1e-14)
+    assert_same(found | dict(tape.gradient(loss, cell)), expected, 1e-13)
 
 
 def test_a_loss_of_the_last_output_alone_reaches_every_earlier_step():
@@ -678,7 +703,7 @@ def test_the_gradient_of_an_initial_state_for_all_rows_is_the_sum_over_the_batch
             _, h = mb.unroll(cell, wave(2, 3, 2), h0)
             loss = mb.sum(h)
         assert tape.gradient(loss, h0).shape == shape
-        np.testing.assert_allclose(tape.gradient(loss, h0), expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(tape.gradient(loss, h0), expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 2)])
@@ -689,7 +714,7 @@ def test_an_initial_state_for_all_rows_goes_through_padding_resets_and_cuts(shap
     options = {"lengths": LENGTHS, "resets": resets, "cut_every": 3}
     small, big = (everything(cell, x, np.broadcast_to(wave(2), s).copy(), **options) for s in (shape, (4, 2)))
     big["dstart0"] = big["dstart0"].sum(axis=0).reshape(shape)
-    assert_same(small, big, 1e-15)
+    assert_same(small, big, 1e-14)
 
 
 def test_a_short_last_batch_starts_from_a_zero_state_of_its_own_size():
@@ -698,7 +723,7 @@ def test_a_short_last_batch_starts_from_a_zero_state_of_its_own_size():
     for rows in (slice(0, 3), slice(3, 5)):
         out, h = mb.unroll(cell, x[:, rows])
         assert h.shape == (rows.stop - rows.start, 2)
-        np.testing.assert_allclose(out.value, whole.value[:, rows], rtol=0, atol=1e-15)
+        np.testing.assert_allclose(out.value, whole.value[:, rows], rtol=0, atol=1e-14)
 
 
 def test_float32_stays_float32_whatever_it_meets():
@@ -761,7 +786,7 @@ def test_states_are_snapshots_and_a_seed_stays_as_it_was():
             "h1": [[0.4518663045424206, 0.6944724379587961], [-0.34295963128788626, -0.6441453490716205]],
             "h3": [[0.5774238947574946, 0.45678907504938726], [-0.801046908963647, -0.7675143209902946]],
         }
-        assert_same(found, expected, 1e-14)
+        assert_same(found, expected, 1e-13)
         np.testing.assert_array_equal(seed, G)
 
 
@@ -881,3 +906,119 @@ def test_layers_of_a_sequential_are_known_by_their_place():
 def test_a_rebuilt_state_keeps_its_form():
     state = {"a": (1, [2]), "b": State(3, 4), "n": None}
     assert rebuild(state, [5, 6, 7, 8]) == {"a": (5, [6]), "b": State(7, 8), "n": None}
+
+
+def test_an_initial_state_given_as_an_array_adapts_to_the_weights():
+    cell, x, h0 = mb.RNNCell(2, 3, rng=0), np.ones((4, 2, 2)), np.ones((2, 3))
+    for start in (h0, mb.cut(h0), h0.astype(np.float32), np.ones((2, 3), int)):
+        with mb.Tape() as tape:
+            out, h = mb.unroll(cell, x, start)
+            loss = mb.sum(out)
+        assert out.dtype == h.dtype == tape.gradient(loss, cell)["W_h"].dtype == np.float32
+    model = mb.Sequential(cell)
+    assert model(x, (h0,))[0].dtype == np.float32
+    g = mb.bptt(cell, x, None, lambda out, y: mb.sum(out), mb.tbptt(2), state=h0)
+    assert g["W_h"].dtype == np.float32
+
+
+class Dict(mb.Cell):
+    """The next state comes back with its keys in another order. c_t = v·c_{t−1} + x_t; h_t = w·h_{t−1} + c_t."""
+
+    def __init__(self, flip):
+        self.w, self.v, self.flip = mb.parameter([0.5], dtype=f64), mb.parameter([0.25], dtype=f64), flip
+
+    def zero_state(self, batch):
+        return {"h": mb.zeros((batch, 1)), "c": mb.ones((batch, 1))}
+
+    def step(self, x, state):
+        c = self.v * state["c"] + x
+        h = self.w * state["h"] + c
+        return h, {"c": c, "h": h} if self.flip else {"h": h, "c": c}
+
+
+def test_the_order_of_the_keys_of_a_dict_of_states_does_not_matter():
+    x, resets = np.arange(1.0, 7.0).reshape(3, 2, 1), [[0, 0], [1, 0], [0, 0]]
+    answers = []
+    for flip in (False, True):
+        for given in (None, {"h": np.full((2, 1), 5.0), "c": np.full((2, 1), 7.0)}):
+            if given and flip:
+                given = {"c": given["c"], "h": given["h"]}
+            cell = Dict(flip)
+            with mb.Tape() as tape:
+                out, last = mb.unroll(cell, x, given, lengths=[3, 0], resets=resets)
+                loss = mb.sum(out) + mb.sum(last["c"])
+            adjoints = tape.adjoints(loss)
+            parts = adjoints["state.h"], adjoints["state.c"]
+            answers.append([out.value, last["h"].value, last["c"].value, tape.gradient(loss, cell.v), *parts])
+    for a, b in zip(answers[:2], answers[2:]):
+        for u, v in zip(a, b, strict=True):
+            np.testing.assert_array_equal(u, v)
+
+
+@pytest.mark.parametrize("form", ["another part", "a number", "an array", "nothing"])
+@pytest.mark.parametrize("lengths", [None, [1, 0]])
+def test_a_step_that_returns_a_state_of_another_form_is_an_error(form, lengths):
+    class Wrong(Scalar):
+        def step(self, x, h):
+            h = self.w * h + x
+            return h, {"another part": (h, h), "a number": 1.0, "an array": h.value, "nothing": None}[form]
+
+    with mb.Tape(), pytest.raises(TypeError, match=r"Wrong\.step"):
+        mb.unroll(Wrong(), np.ones((3, 2, 1)), lengths=lengths)
+
+
+def test_resets_need_a_zero_state():
+    class NoZero(mb.Cell):
+        def __init__(self):
+            self.w = mb.parameter([0.5], dtype=f64)
+
+        step = Scalar.step
+
+    with pytest.raises(TypeError, match=r"NoZero has no zero_state\(batch\)"):
+        mb.unroll(NoZero(), np.ones((3, 1, 1)), np.ones((1, 1)), resets=[[0], [1], [0]])
+
+
+def test_a_cell_without_parameters_has_zero_gradients_in_a_batch_of_padding():
+    class Sum(mb.Cell):
+        def zero_state(self, batch):
+            return mb.zeros((batch, 1))
+
+        def step(self, x, h):
+            return h + x, h + x
+
+    with mb.Tape() as tape:
+        x = tape.watch(np.ones((3, 2, 1)))
+        out, _ = mb.unroll(Sum(), x, lengths=[0, 0])
+        loss = mb.sum(out)
+    assert (tape.gradient(loss, x) == 0).all()
+
+
+def test_the_state_that_was_given_keeps_its_name():
+    class Still(Scalar):
+        def step(self, x, h):
+            return self.w * x, h
+
+    h0, learnt = mb.zeros((2, 1)), mb.parameter(np.ones((2, 1)))
+    for given in (h0, learnt):
+        with mb.Tape():
+            mb.unroll(Still(), np.ones((3, 2, 1)), given)
+        assert given.name is None and given.steps is None
+
+
+def test_two_states_of_one_name_and_different_shapes_are_an_error_that_says_what_to_do():
+    inner = rnn()
+
+    class Nested(mb.Cell):
+        def zero_state(self, batch):
+            return mb.zeros((batch, 1))
+
+        def step(self, x, h):
+            out, _ = mb.unroll(inner, np.ones((2, 1, inner.D)))
+            h = h + mb.sum(out) + x
+            return h, h
+
+    with mb.Tape() as tape:
+        out, _ = mb.unroll(Nested(), np.ones((2, 1, 1)))
+        loss = mb.sum(out)
+    with pytest.raises(mb.TapeError, match="two states are called 'h'"):
+        tape.adjoints(loss)

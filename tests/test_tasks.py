@@ -22,7 +22,7 @@ def test_text_targets_are_one_character_ahead_and_windows_reach_both_ends():
 
 def test_a_text_of_just_enough_characters_will_do_and_one_less_will_not():
     assert tasks.text_task("abcde", 4).sample(2)[0].T.tolist() == [[0, 1, 2, 3]] * 2
-    with pytest.raises(tasks.TaskError, match="has 4 characters.*need 5"):
+    with pytest.raises(tasks.TaskError, match=r"has 4 characters.*need 5"):
         tasks.text_task("abcd", 4)
 
 

@@ -1,0 +1,376 @@
+"""Schedules, and the gradient that they give by really cutting the tape.
+
+The oracle is the matrix C[t, s] = ∂L_t/∂θ_s, from a tape that is never cut and whose parameters are a separate
+copy at each step. What a schedule gives must be Σ w[t, s]·C[t, s].
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minibptt as mb
+from minibptt.truncation import realise
+
+f64 = np.float64
+
+
+def blocks(T, k, offset=0):
+    """w of chunks of k, from its definition: t and s ≤ t in one chunk, the first cut at `offset` (0: at k)."""
+    first = offset or k
+    chunk = [0 if t < first else 1 + (t - first) // k for t in range(T)]
+    return np.array([[float(s <= t and chunk[s] == chunk[t]) for s in range(T)] for t in range(T)])
+
+
+# --- plans -----------------------------------------------------------------------------------------------------
+
+
+def test_full_bptt_is_one_update_with_no_boundary_closed():
+    plan = mb.full().plan(4)
+    (update,) = plan.updates
+    assert (update.losses, update.factors, update.start) == (range(4), (1.0,) * 4, 0)
+    np.testing.assert_array_equal(mb.full().coverage(4), np.tri(4))
+
+
+@pytest.mark.parametrize(
+    "T, k, offset, chunks",
+    [
+        (6, 2, 0, ["01", "23", "45"]),
+        (7, 3, 0, ["012", "345", "6"]),
+        (8, 3, 0, ["012", "345", "67"]),
+        (7, 3, 1, ["0", "123", "456"]),
+        (7, 3, 2, ["01", "234", "56"]),
+        (3, 1, 0, ["0", "1", "2"]),
+        (3, 3, 0, ["012"]),
+        (3, 8, 0, ["012"]),
+        (3, 8, 2, ["01", "2"]),
+        (3, 8, 5, ["012"]),
+        (1, 1, 0, ["0"]),
+    ],
+)
+def test_chunks_fall_where_k_and_the_offset_put_them(T, k, offset, chunks):
+    plan = mb.tbptt(k, offset=offset).plan(T)
+    assert ["".join(map(str, update.losses)) for update in plan.updates] == chunks
+    starts = [int(chunk[0]) for chunk in chunks[1:]]
+    factors = tuple(0.0 if s in starts else 1.0 for s in range(T))
+    assert all(update.factors == factors and update.start == update.losses.start for update in plan.updates)
+    assert plan.shared_factors() == factors
+
+
+@pytest.mark.parametrize("T", range(1, 12))
+def test_coverage_is_block_diagonal_for_every_k_offset_and_tail(T):
+    for k in range(1, T + 3):
+        for offset in range(k):
+            schedule = mb.tbptt(k, offset=offset)
+            np.testing.assert_array_equal(schedule.coverage(T), blocks(T, k, offset))
+            owned = [t for update in schedule.plan(T).updates for t in update.losses]
+            assert owned == list(range(T))
+        if k >= T:
+            np.testing.assert_array_equal(mb.tbptt(k).coverage(T), np.tri(T))
+
+
+def test_the_mean_number_of_steps_kept_for_each_loss():
+    assert mb.tbptt(10).coverage(100).sum() / 100 == 5.5
+    assert mb.full().coverage(100).sum() / 100 == 50.5
+    assert mb.tbptt(1).coverage(100).sum() / 100 == 1.0
+    w = np.mean([schedule.coverage(100) for schedule in mb.tbptt(4).over_offsets(100)], axis=0)
+    by_lag = [np.diagonal(w, -j)[10:-10].mean() for j in range(6)]
+    assert by_lag == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]  # over all offsets lag j survives with 1 − j/k
+
+
+def test_a_k_is_judged_over_all_its_offsets_and_full_bptt_over_one():
+    assert [s.offset for s in mb.tbptt(3).over_offsets(7)] == [0, 1, 2]
+    assert mb.tbptt(7).over_offsets(7) == (mb.tbptt(7),)
+    assert mb.tbptt(9, offset=4).over_offsets(7) == (mb.tbptt(9),)
+    assert mb.full().over_offsets(7) == (mb.full(),)
+
+
+def test_a_schedule_is_immutable_and_equal_to_one_of_the_same_numbers():
+    schedule = mb.tbptt(8, offset=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        schedule.k = 4
+    assert schedule == mb.tbptt(8, 8, offset=3) == mb.tbptt(np.int64(8), offset=np.int64(3)) != mb.tbptt(8)
+    assert len({schedule, mb.tbptt(8, offset=3), mb.full(), mb.full()}) == 2
+    assert [str(s) for s in (schedule, mb.tbptt(8), mb.full())] == ["k=8, offset 3", "k=8", "full"]
+
+
+def test_bad_numbers_are_errors_that_say_what_was_found():
+    for k in (0, -1):
+        with pytest.raises(ValueError, match=f"k1 must be at least 1, found {k}"):
+            mb.tbptt(k)
+    for k in (1.5, True, "8", None):
+        with pytest.raises(TypeError, match=f"k1 must be a whole number, found {k!r}"):
+            mb.tbptt(k)
+    for offset in (-1, 4, 1.5, True, None):
+        with pytest.raises(ValueError, match=rf"offset .* from 0 to k1 − 1 = 3, found {offset!r}"):
+            mb.tbptt(4, offset=offset)
+    for schedule in (mb.full(), mb.tbptt(2)):
+        with pytest.raises(ValueError, match="T must be at least 1, found 0"):
+            schedule.plan(0)
+
+
+# --- the gradient ----------------------------------------------------------------------------------------------
+
+
+class Leaky(mb.Cell):
+    """A state of two parts and two gates' worth of work: c_t = a·c_{t−1} + x_t @ U; h_t = tanh(c_t + h_{t−1} @ W)."""
+
+    state_names = ("h", "c")
+
+    def __init__(self, D, H, rng):
+        self.U, self.W = (mb.parameter(rng.uniform(-0.9, 0.9, s)) for s in ((D, H), (H, H)))
+        self.a = mb.parameter(rng.uniform(0.5, 0.9, H))
+
+    def zero_state(self, batch):
+        return mb.zeros((batch, self.a.size)), mb.zeros((batch, self.a.size))
+
+    def step(self, x, state):
+        h, c = state
+        c = self.a * c + x @ self.U
+        h = mb.tanh(c + h @ self.W)
+        return h, (h, c)
+
+
+def make_model(rng):
+    """Two cells, the second with a state of two parts, and a readout."""
+    return mb.Sequential(mb.RNNCell(2, 3, rng=rng, dtype=f64), Leaky(3, 2, rng), mb.Linear(2, 3, rng=rng, dtype=f64))
+
+
+def squares(outputs, y, mask=None):
+    """A loss that cannot be split into steps: the square of a sum over all outputs, times a mean of squares."""
+    return mb.sum(outputs * y) ** 2 + mb.mse(outputs, y, mask=mask)
+
+
+LOSSES = {
+    "mse": (mb.mse, lambda rng, T, B: rng.standard_normal((T, B, 3))),
+    "cross_entropy": (mb.cross_entropy, lambda rng, T, B: rng.integers(0, 3, (T, B))),
+    "not a sum over steps": (squares, lambda rng, T, B: rng.standard_normal((T, B, 3))),
+}
+
+
+def contributions(models, x, seeds, real, resets, state):
+    """C[t][s], a Gradients each: the loss of step t by the copy of the model that is used at step s.
+
+    Written out step by step, with no cut and without `unroll`; seeds[t] = ∂L/∂outputs[t].
+    """
+    B = x.shape[1]
+    first, second, _ = models[0].layers
+    with mb.Tape() as tape:
+        h, (g, c) = state or (first.zero_state(B), second.zero_state(B))
+        outputs = []
+        for t, model in enumerate(models):
+            start, going = resets[t][:, None], real[t][:, None]
+            h, g, c = (mb.where(start, 0, part) for part in (h, g, c))
+            y, new_h = model.layers[0].step(np.where(going, x[t], 0), h)
+            y, (new_g, new_c) = model.layers[1].step(y, (g, c))
+            h, g, c = (mb.where(going, new, old) for new, old in ((new_h, h), (new_g, g), (new_c, c)))
+            outputs.append(mb.where(going, model.layers[2](y), 0))
+    assert not tape.cuts
+    return [[tape.gradient(out, model, seed=seed) for model in models] for out, seed in zip(outputs, seeds)]
+
+
+def finely_cut(model, x, y, loss, factors, state, options):
+    """The gradient of a tape cut before every step, with the boundary before index s at factors[s]."""
+    with mb.Tape() as tape:
+        outputs, _ = model(x, state, cut_every=1, **options)
+        mask = options.get("mask")
+        value = loss(outputs, y) if mask is None else loss(outputs, y, mask=mask)
+    return tape.gradient(value, model, through_cuts=lambda cut: factors[cut.step - 1])
+
+
+def assert_close(found, expected, tolerance):
+    """tolerance 0: to the bit."""
+    assert list(found) == list(expected)
+    for name, g in found.items():
+        np.testing.assert_allclose(g, expected[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_real_cuts_a_finely_cut_tape_and_the_weighted_contributions_agree(data):
+    T, B = data.draw(st.integers(1, 7), "T"), data.draw(st.integers(1, 3), "B")
+    k = data.draw(st.integers(1, T + 2), "k")
+    offset = data.draw(st.integers(0, k - 1), "offset")
+    loss, make_target = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)), "loss")]
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    lengths = data.draw(st.none() | st.lists(st.integers(0, T), min_size=B, max_size=B), "lengths")
+    has_holes, has_resets, has_state = (data.draw(st.booleans(), name) for name in ("mask", "resets", "state"))
+
+    seed = int(rng.integers(1000))
+    model, *copies = [make_model(np.random.default_rng(seed)) for _ in range(T + 1)]
+    x, y = rng.standard_normal((T, B, 2)), make_target(rng, T, B)
+    real = np.arange(T)[:, None] < (np.full(B, T) if lengths is None else lengths)
+    holes = rng.random((T, B)) < (0.3 if has_holes else 0)
+    real = real & ~holes
+    x = np.where(real[..., None], x, np.nan)
+    resets = rng.random((T, B)) < (0.3 if has_resets else 0)
+    state = None
+    if has_state:
+        state = tuple(mb.Tensor(rng.standard_normal((B, n))) for n in (3, 2, 2))
+        state = state[0], state[1:]
+    options = {"lengths": lengths, "mask": ~holes if has_holes else None, "resets": resets if has_resets else None}
+
+    schedule = mb.tbptt(k, offset=offset)
+    by_cuts = mb.bptt(model, x, y, loss, schedule, state=state, **options)
+    options = {"mask": None if real.all() else real, "resets": options["resets"]}
+    factors = schedule.plan(T).shared_factors()
+    by_factors = finely_cut(model, x, y, loss, factors, state, options)
+
+    outputs, _ = model(x, state, **options)
+    with mb.Tape() as tape:
+        outputs = tape.watch(outputs)
+        value = loss(outputs, y) if options["mask"] is None else loss(outputs, y, mask=real)
+    C = contributions(copies, x, tape.gradient(value, outputs), real, resets, state)
+    w = blocks(T, k, offset)
+    weighted = sum((float(w[t, s]) * C[t][s] for t in range(T) for s in range(T)), 0 * C[0][0])
+    size = 1 + weighted.norm()
+    assert_close(by_cuts, weighted, 1e-12 * size)
+    assert_close(by_factors, weighted, 1e-12 * size)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 1.0, 2.0])
+def test_factors_on_the_boundaries_multiply_along_the_way_back(kept):
+    """h_t = w·h_{t−1} + x_t with L = h₄: dL/dw = Σ_s w^(4−s)·h_{s−1}, each at the product of the factors after s."""
+
+    class Scalar(mb.Cell):
+        def __init__(self):
+            self.w = mb.parameter([0.5], dtype=f64)
+
+        def zero_state(self, batch):
+            return mb.zeros((batch, 1))
+
+        def step(self, x, h):
+            h = self.w * h + x
+            return h, h
+
+    cell, x, h0 = Scalar(), np.array([1.0, 2.0, 3.0, 4.0]).reshape(4, 1, 1), np.full((1, 1), 2.0)
+    with mb.Tape() as tape:
+        out, _ = mb.unroll(cell, x, h0, cut_every=1)
+        loss = mb.sum(out[3])
+    h, f = [2.0, 2.0, 3.0, 4.5], {2: 3.0, 3: kept, 4: 0.25}  # f[t]: on the way back from step t to t − 1
+    expected = h[3] + f[4] * (0.5 * h[2] + f[3] * (0.25 * h[1] + f[2] * 0.125 * h[0]))
+    assert tape.gradient(loss, cell.w, through_cuts=lambda cut: f[cut.step]).item() == expected
+
+
+@pytest.mark.parametrize("k", [6, 7, 50])
+def test_a_k_of_at_least_t_is_full_bptt_to_the_bit(k):
+    rng = np.random.default_rng(0)
+    model, x, y = make_model(rng), rng.standard_normal((6, 3, 2)), rng.standard_normal((6, 3, 3))
+    for options in ({}, {"lengths": [6, 2, 0]}):
+        with mb.Tape() as tape:
+            outputs, _ = model(x, **options)
+            loss = mb.mse(outputs, y, **options)
+        expected = tape.gradient(loss, model)
+        for schedule in (mb.full(), mb.tbptt(k)):
+            found = mb.bptt(model, x, y, mb.mse, schedule, **options)
+            for name, g in found.items():
+                np.testing.assert_array_equal(g, expected[name], strict=True)
+
+
+def test_the_tail_is_trained_on_and_losses_are_divided_once():
+    """T = 5, k = 2: with y = 0 the readout's bias gets Σ over all five steps of 2·b/5, tail included."""
+
+    class Still(mb.Cell):
+        def __init__(self):
+            self.b = mb.parameter([3.0], dtype=f64)
+
+        def zero_state(self, batch):
+            return mb.zeros((batch, 1))
+
+        def step(self, x, h):
+            return self.b + 0 * x, h
+
+    for k in (1, 2, 3, 4, 5):
+        g = mb.bptt(Still(), np.ones((5, 1, 1)), np.zeros((5, 1, 1)), mb.mse, mb.tbptt(k))
+        assert g["b"].item() == pytest.approx(6.0, abs=1e-15)
+
+
+def test_the_updates_of_a_plan_come_one_by_one_and_add_up():
+    rng = np.random.default_rng(1)
+    model, x, y = make_model(rng), rng.standard_normal((7, 2, 2)), rng.standard_normal((7, 2, 3))
+    with mb.Tape() as tape:
+        outputs = tape.watch(model(x)[0])
+        loss = mb.mse(outputs, y)
+    parts = list(realise(model, x, tape.gradient(loss, outputs), mb.tbptt(3).plan(7)))
+    assert len(parts) == 3
+    assert_close(parts[0] + parts[1] + parts[2], mb.bptt(model, x, y, mb.mse, mb.tbptt(3)), 0)
+
+
+def test_token_ids_and_their_padding_go_through_a_schedule():
+    model = mb.Sequential(
+        mb.Embedding(5, 3, rng=0, dtype=f64), mb.RNNCell(3, 4, rng=1, dtype=f64), mb.Linear(4, 5, rng=2, dtype=f64)
+    )
+    ids, real = np.arange(12).reshape(6, 2) % 5, np.arange(6)[:, None] < [6, 2]
+    answers = [
+        mb.bptt(
+            model, np.where(real, ids, i), np.where(real, ids[::-1], i), mb.cross_entropy, mb.tbptt(2), lengths=[6, 2]
+        )
+        for i in (0, -1, 2**40)
+    ]
+    for answer in answers[1:]:
+        for name, g in answer.items():
+            np.testing.assert_array_equal(g, answers[0][name])
+    assert answers[0].norm() > 0
+
+
+def test_float32_models_give_float32_gradients():
+    model = mb.Sequential(mb.RNNCell(2, 3, rng=0), mb.Linear(3, 1, rng=1))
+    g = mb.bptt(model, np.ones((5, 2, 2)), np.ones((5, 2, 1)), mb.mse, mb.tbptt(2), lengths=[5, 3])
+    assert {a.dtype for a in g.values()} == {np.dtype(np.float32)}
+
+
+def test_a_loss_that_is_no_finite_scalar_is_an_error():
+    model, x = mb.RNNCell(2, 3, rng=0), np.ones((4, 1, 2))
+    for loss, words in [
+        (lambda out, y: out * out, r"scalar tensor, found shape \(4, 1, 3\)"),
+        (lambda out, y: 1.0, "scalar tensor, found float"),
+        (lambda out, y: mb.sum(out) * np.inf, "the loss is -?inf"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            mb.bptt(model, x, None, loss, mb.tbptt(2))
+
+
+class Scalar(mb.Cell):
+    """h_t = w·h_{t−1} + x_t."""
+
+    def __init__(self, w=0.5):
+        self.w = mb.parameter([w], dtype=f64)
+
+    def zero_state(self, batch):
+        return mb.zeros((batch, 1))
+
+    def step(self, x, h):
+        h = self.w * h + x
+        return h, h
+
+
+def test_a_model_without_a_state_is_guarded_from_padding_too():
+    layer, real = mb.Linear(2, 3, rng=0, dtype=f64), np.arange(4)[:, None] < [4, 2]
+    x, y = np.ones((4, 2, 2)), np.zeros((4, 2, 3))
+    answers = [
+        mb.bptt(layer, np.where(real[..., None], x, fill), y, mb.mse, mb.tbptt(2), lengths=[4, 2])
+        for fill in (0, np.nan)
+    ]
+    for name, g in answers[0].items():
+        np.testing.assert_array_equal(g, answers[1][name])
+
+
+def test_a_learnable_initial_state_gets_its_gradient_by_a_schedule():
+    """h_t = ½·h_{t−1} + t from h₀ = 2: ∂/∂h₀ is ½ + ¼ + … over the first chunk."""
+
+    class WithStart(Scalar):
+        def __init__(self):
+            super().__init__()
+            self.h0 = mb.parameter([2.0], dtype=f64)
+
+    cell, x = WithStart(), np.arange(1.0, 7.0).reshape(6, 1, 1)
+    for k, dw, dh0 in [(1, 25.875, 0.5), (2, 31.5, 0.75), (3, 34.875, 0.875), (6, 38.8125, 0.984375)]:
+        g = mb.bptt(cell, x, None, lambda out, y: mb.sum(out), mb.tbptt(k), state=cell.h0)
+        assert (g["w"].item(), g["h0"].item()) == (dw, dh0)
+
+
+def test_a_sequence_of_one_axis_is_an_error_that_says_so():
+    with pytest.raises(ValueError, match=r"\(T, B, …\).*found shape \(4,\)"):
+        mb.bptt(Scalar(), np.ones(4), None, mb.mse, mb.full())
