@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import Any
 
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
-from .cells import Cell, RNNCell
+from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
 from .compare import Comparison, compare
 from .gradients import Gradients
-from .layers import Embedding, Linear, Sequential
+from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse
 from .module import Module
 from .ops import (
@@ -48,6 +48,7 @@ from .ops import (
     where,
 )
 from .optim import Adam, clip_by_global_norm
+from .recurrent import GRU, LSTM, RNN
 from .sequence import unroll
 from .tape import Tape, TapeError, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros

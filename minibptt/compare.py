@@ -24,6 +24,7 @@ from typing import Any
 from .backend import as_array, synchronize
 from .gradients import Gradients
 from .listing import columns, printable
+from .module import evaluating
 from .sequence import real_steps, run
 from .tape import Cut, Tape
 from .tensor import Tensor
@@ -188,7 +189,7 @@ def compare(
     """Every schedule against full BPTT, at frozen weights; each is judged over all its offsets.
 
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
-    is called as loss(outputs, y, mask=…). measure: run each schedule by itself for memory and time too.
+    is called as loss(outputs, y, mask=…). measure: run each schedule by itself for memory and time too. Dropout is off.
     progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
     ValueError for an empty list of schedules and a loss that is not a finite scalar.
     """
@@ -201,7 +202,7 @@ def compare(
     x = x if isinstance(x, Tensor) else as_array(x)
     T, B = _time_and_batch(x)
     options = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
-    with Tape() as tape:
+    with evaluating(model), Tape() as tape:
         outputs, _ = run(model, x, state, cut_every=1, **options)
         value = call_loss(loss, outputs, y, options["mask"])
     if value.mark is not tape.mark:
@@ -232,7 +233,8 @@ def compare(
         cost: tuple[int | None, float | None] = (None, None)
         if measure:
             plan = schedule.plan(T)
-            cost = _cost(partial(accumulate, model, x, seeds, plan, state=state, **options))
+            with evaluating(model):
+                cost = _cost(partial(accumulate, model, x, seeds, plan, state=state, **options))
             tick()
         rows.append(Row(schedule, longest, figures_by_measure, *cost))
     return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})

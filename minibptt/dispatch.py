@@ -78,29 +78,8 @@ def _arrange(
 def _apply(
     function: Callable[..., Any], name: str, inputs: Sequence[Any], static: dict[str, Any], all_arrays: bool
 ) -> Any:
-    values: list[Any] = []
-    home = dtype = None  # the array type, and the dtype that the tensors agree on
-    adapt = False
-    for x in inputs:
-        if isinstance(x, Tensor):
-            value = x.value
-            if home is None:
-                home = type(value)
-            elif type(value) is not home:
-                raise _two_libraries(name, inputs)
-            if x.weak:
-                adapt = True
-            elif dtype is None:
-                dtype = value.dtype
-            elif value.dtype != dtype:
-                dtype = _common_dtype(name, inputs)
-            values.append(value)
-        else:
-            values.append(x)
-            adapt = adapt or all_arrays or type(x) not in _NUMBERS
+    values, dtype = agreed(name, inputs, all_arrays)
     tape = open_tape()
-    if adapt or home is None:
-        values = _conform(name, inputs, values, dtype, all_arrays)
     first = values[0] if type(values[0]) not in _NUMBERS else next(v for v in values if type(v) not in _NUMBERS)
     xp = library_of(first)
     try:
@@ -121,6 +100,33 @@ def _apply(
             return outputs if several else outputs[0]
     outputs = tuple([Tensor(r, None, dtype is None) for r in results])
     return outputs if several else outputs[0]
+
+
+def agreed(name: str, inputs: Sequence[Any], all_arrays: bool = False) -> tuple[list[Any], np.dtype | None]:
+    """The values of the inputs, in one library and of one dtype; and that dtype, None where no tensor has its own."""
+    values: list[Any] = []
+    home = dtype = None  # the array type, and the dtype that the tensors agree on
+    adapt = False
+    for x in inputs:
+        if isinstance(x, Tensor):
+            value = x.value
+            if home is None:
+                home = type(value)
+            elif type(value) is not home:
+                raise _two_libraries(name, inputs)
+            if x.weak:
+                adapt = True
+            elif dtype is None:
+                dtype = value.dtype
+            elif value.dtype != dtype:
+                dtype = _common_dtype(name, inputs)
+            values.append(value)
+        else:
+            values.append(x)
+            adapt = adapt or all_arrays or type(x) not in _NUMBERS
+    if adapt or home is None:
+        values = _conform(name, inputs, values, dtype, all_arrays)
+    return values, dtype
 
 
 def _conform(

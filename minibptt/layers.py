@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from . import ops
-from .backend import as_array
+from .backend import as_array, library_of
 from .module import Module, Rng, check_size, generator, uniform
 from .sequence import fill_padding, hide_padding, real_steps, run
 from .tape import open_tape
@@ -45,6 +45,26 @@ class Embedding(Module):
 
     def __call__(self, ids: Any) -> Tensor:
         return ops.embedding(self.W, ids=ids)
+
+
+class Dropout(Module):
+    """Drops each element with probability p while training and scales the others by 1/(1 − p); off in `eval()`.
+
+    It owns its generator, drawn from step by step, so its masks do not depend on where chunks fall. rng: an int or a
+    generator. ValueError for p outside [0, 1).
+    """
+
+    def __init__(self, p: float, *, rng: Rng = None):
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: p must be at least 0 and below 1, found {p}")
+        self.p, self.rng = p, generator(rng)
+
+    def __call__(self, x: Any) -> Tensor:
+        x = x if isinstance(x, Tensor) else Tensor(x, weak=True)
+        if not self.p or not self.training:
+            return x
+        kept = (self.rng.random(x.shape) >= self.p) / (1 - self.p)
+        return x * library_of(x.value).asarray(kept, dtype=x.dtype)
 
 
 class Sequential(Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ class Module:
     """Base of cells and layers. Parameters are its attributes, and those of modules that it holds.
 
     No `super().__init__()` is needed. A parameter that is found twice (tied weights) is one parameter.
+    training: whether dropout is on; `train()` and `eval()` set it here and in every module inside.
     """
+
+    training = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter) and value.name is None:
@@ -35,6 +39,31 @@ class Module:
             if id(value) not in seen:
                 seen.add(id(value))
                 yield name, value
+
+    def train(self, training: bool = True) -> Module:
+        """Turn dropout on (or off), here and in every module inside. Returns the module."""
+        for module in self.modules():
+            module.training = training
+        return self
+
+    def eval(self) -> Module:
+        """Turn dropout off, here and in every module inside. Returns the module."""
+        return self.train(False)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and every module inside, each once."""
+        seen: set[int] = set()
+        stack: list[Any] = [self]
+        while stack:
+            x = stack.pop()
+            if isinstance(x, Module) and id(x) not in seen:
+                seen.add(id(x))
+                yield x
+                stack += [child for _, child in x.children()]
+            elif isinstance(x, list | tuple):
+                stack += x
+            elif isinstance(x, dict):
+                stack += x.values()
 
     def parameters(self) -> dict[str, Parameter]:
         """The parameters by name."""
@@ -84,3 +113,16 @@ def check_size(what: str, **sizes: Any) -> None:
             raise TypeError(f"{what}: {name} must be a whole number, found {size!r}")
         if size < 1:
             raise ValueError(f"{what}: {name} must be at least 1, found {size}")
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Inside, dropout is off in `model`; afterwards every module is as it was."""
+    before = [(module, module.training) for module in getattr(model, "modules", list)()]
+    try:
+        for module, _ in before:
+            module.training = False
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

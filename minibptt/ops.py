@@ -116,15 +116,15 @@ def matmul(xp, a, b):
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise ValueError(f"the inner sizes differ: {a.shape[-1]} and {inner}")
-    if a.ndim > 2 and b.ndim == 2:  # a sequence times one matrix: one product over all rows
-        flat = a.reshape(-1, a.shape[-1])
-        y = (flat @ b).reshape(*a.shape[:-1], b.shape[-1])
+    if a.ndim > 1 and b.ndim == 2:  # rows times one matrix: one product over all rows, a sequence's too
+        rows, shape = a.reshape(-1, inner), a.shape
 
-        def flat_rule(g):
-            rows = g.reshape(-1, g.shape[-1])
-            return lambda: (rows @ b.T).reshape(a.shape), lambda: flat.T @ rows
+        def rule_of_rows(g):
+            g = g.reshape(-1, g.shape[-1])
+            # dot, because NumPy's matmul takes a slow path where there is just one row.
+            return lambda: xp.dot(g, b.T).reshape(shape), lambda: xp.dot(rows.T, g)
 
-        return y, flat_rule
+        return (rows @ b).reshape(*shape[:-1], b.shape[-1]), rule_of_rows
     A = a[None, :] if a.ndim == 1 else a
     B = b[:, None] if b.ndim == 1 else b
     a_shape, b_shape = a.shape, b.shape

@@ -17,8 +17,11 @@ from .backend import as_array, host_array, library_of, use_backend
 from .cells.base import Cell
 from .module import check_size, first_array
 from .nest import leaves, rebuild
+from .passes import run_explicitly
 from .tape import cut, open_tape
 from .tensor import Tensor, tensors
+
+ENGINES = ("tape", "explicit")
 
 
 def unroll(
@@ -30,12 +33,15 @@ def unroll(
     mask: Any = None,
     resets: Any = None,
     cut_every: int | None = None,
+    engine: str = "tape",
 ) -> tuple[Tensor, Any]:
     """Take `cell` over the sequence x: (outputs (T, B, …), state after the last step).
 
     x: (T, B, …), an array, or a tensor where its gradient is wanted. state: the state before the first step
     (default: the cell's zero state). lengths: (B,) whole numbers, 0 to T. mask: (T, B), true at real steps.
-    resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …).
+    resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …). engine: "tape"
+    records every operation of `cell.step`; "explicit" records the sequence as one entry, by the passes that the
+    built-in cells derive by hand: the same numbers, to rounding.
     ValueError for T = 0 and for shapes that do not fit, which it names.
     """
     x = sequence_input(x)
@@ -50,7 +56,11 @@ def unroll(
         x = fill_padding(x, real)
     if not isinstance(x, Tensor) and x.dtype.kind == "f" and home.dtype.kind == "f":
         x = x.astype(home.dtype, copy=False)
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, found {engine!r}")
     state, zero = _initial(cell, state, B, xp, resets is not None)
+    if engine == "explicit":
+        return run_explicitly(cell, x, state, real, resets, cut_every)
     here: Any = [None if flags is None else xp.asarray(flags) for flags in (real, resets)]  # copied once
     real_here, resets_here = here
     names, form = cell.names_of(state), [path for path, _ in leaves(state)]
@@ -66,11 +76,13 @@ def unroll(
             out, new = _step(cell, steps[t], state, form)
             if real is not None and not real[t].all():
                 out = ops.where(_rows(real_here[t], out), out, 0)
-                new = _choose(real_here[t], new, state)
+                kept = _choose(real_here[t], new, state)
+            else:
+                kept = None
             if tape:
-                for name, (_, tensor) in zip(names, leaves(new)):
-                    tape.state(name, tensor)
-            state = new
+                for name, (_, h), after in zip(names, leaves(new), _kept_leaves(kept, names)):
+                    tape.state(name, h, after, None if after is None else _rows(real_here[t], after))
+            state = new if kept is None else kept
         outputs.append(out)
     with tape.at(1, T) if tape else nullcontext():
         return ops.stack(outputs), state
@@ -203,6 +215,10 @@ def _step(cell: Cell, x: Any, state: Any, form: list[str]) -> tuple[Tensor, Any]
                 f"{type(part).__name__}"
             )
     return result
+
+
+def _kept_leaves(kept: Any, names: list[str]) -> list[Tensor | None]:
+    return [None] * len(names) if kept is None else [h for _, h in leaves(kept)]
 
 
 def _parts(paths: list[str]) -> str:

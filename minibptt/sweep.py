@@ -15,7 +15,7 @@ from .backend import Array
 from .listing import subscript
 from .tensor import Steps, Tensor
 
-Rule = Callable[[Any], Sequence[Any]]
+Rule = Callable[..., Any]
 
 
 class Record:
@@ -24,10 +24,11 @@ class Record:
     inputs: the slots of its inputs, None for a constant. constants: the values of those constants, an array
     standing as its shape only. several: the operation returns a tuple, of one output or more. rule: from the
     adjoint of the output (a tuple of them where `several`, None for an unused one) to one adjoint per input;
-    None for a cut.
+    None for a cut. inner: for a record of many steps, the cuts inside it; its rule takes their factors too, and
+    returns, besides the adjoints of the inputs, those of the slots inside it.
     """
 
-    __slots__ = ("constants", "inputs", "layer", "op", "outputs", "rule", "several", "steps")
+    __slots__ = ("constants", "inner", "inputs", "layer", "op", "outputs", "rule", "several", "steps")
 
     def __init__(
         self,
@@ -39,24 +40,33 @@ class Record:
         steps: Steps,
         layer: str | None,
         several: bool,
+        inner: Sequence[Cut] | None = None,
     ):
         self.op, self.inputs, self.constants, self.outputs = op, inputs, constants, outputs
         self.rule, self.steps, self.layer, self.several = rule, steps, layer, several
+        self.inner = inner
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A place where the tape was cut: `name` of `layer`, at the boundary before step `step`.
+    """A place where the tape was cut, in `layer`, at the boundary before step `step`.
 
     source: the slot of the tensor that was cut, None where its past is not on this tape and there is nothing
-    to mend. slot: the slot of what `cut` returned.
+    to mend. tensor: what stands after the cut.
     """
 
     step: int | None
     layer: str | None
-    name: str | None
     source: int | None
-    slot: int
+    tensor: Tensor
+
+    @property
+    def name(self) -> str | None:
+        return self.tensor.name
+
+    @property
+    def slot(self) -> int:
+        return self.tensor.slot
 
     def __repr__(self) -> str:
         layer = f"{self.layer}." if self.layer else ""
@@ -97,7 +107,10 @@ def sweep(
             g = tuple([_take(adjoint, out.slot, keep) for out in outputs])
             if all(part is None for part in g):
                 continue
-        if record.rule is not None:
+        if record.inner is not None:
+            parts, inside = record.rule(g, [factors[cut.slot] for cut in record.inner])  # type: ignore[misc]
+            adjoint.update((slot, part) for slot, part in inside.items() if slot in keep)
+        elif record.rule is not None:
             parts = record.rule(g)
         else:
             factor = factors[outputs[0].slot]

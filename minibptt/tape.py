@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from .backend import Array, BackendError, is_array, library_of, name_of
 from .gradients import Gradients
@@ -39,6 +39,17 @@ _open = _Open()
 ThroughCuts = bool | float | Callable[[Cut], float]
 
 
+class _State(NamedTuple):
+    """A state that was noted: see `Tape.state`."""
+
+    key: str
+    steps: tuple[int, int]
+    tensor: Tensor
+    kept: Tensor | None
+    real: Array
+    stacked: bool
+
+
 class Tape:
     """Records operations while it is open: `with mb.Tape() as tape:`.
 
@@ -52,7 +63,7 @@ class Tape:
         self.cuts: list[Cut] = []
         self.mark = object()  # what its tensors carry, so that they know their tape without holding it
         self._parameters: dict[int, tuple[Parameter, int, int]] = {}  # id → parameter, slot, version then
-        self._states: list[tuple[str, int, Tensor]] = []
+        self._states: list[_State] = []
         self._slots = 0
         self._steps: Steps = None
         self._layer: str | None = None
@@ -131,12 +142,21 @@ class Tape:
         steps: Steps = None,
         weak: bool = False,
         several: bool = False,
+        inner: Sequence[Cut] | None = None,
     ) -> tuple[Tensor, ...]:
-        """Put one operation on the tape and return its outputs. The clock's step, where it stands, wins."""
+        """Put one operation on the tape and return its outputs. The clock's step, where it stands, wins.
+
+        inner: for a record of many steps, the cuts inside it (see `sweep.Record`).
+        """
         steps = self._steps or steps
         outputs = tuple([Tensor(value, None, weak, self.mark, self._new_slot(), steps) for value in values])
-        self.records.append(Record(op, inputs, constants, outputs, rule, steps, self._layer, several))
+        self.records.append(Record(op, inputs, constants, outputs, rule, steps, self._layer, several, inner))
+        self.cuts.extend(inner or ())
         return outputs
+
+    def place(self, value: Array, name: str, steps: Steps) -> Tensor:
+        """A tensor with a place of its own on the tape, for what stands inside a record of many steps."""
+        return Tensor(value, name, False, self.mark, self._new_slot(), steps)
 
     def _new_slot(self) -> int:
         self._slots += 1
@@ -165,17 +185,22 @@ class Tape:
         self.leaves[leaf.slot] = leaf
         return leaf
 
-    def state(self, name: str, tensor: Tensor) -> None:
+    def state(
+        self, name: str, tensor: Tensor, kept: Tensor | None = None, real: Array = None, *, stacked: bool = False
+    ) -> None:
         """Say that `tensor` is the state called `name` after the step that the clock stands at.
 
-        `unroll` does this; in a loop of one's own it makes `adjoints` know the state.
+        `unroll` does this; in a loop of one's own it makes `adjoints` know the state. kept, real: where some rows
+        are padded, the state that is carried on, and which rows are real, in a shape that broadcasts over it.
+        stacked: the tensor is the states after all the steps that the clock stands at, (T, B, H).
         """
-        if self.step is None:
+        if self._steps is None:
             raise TapeError(f"the clock does not stand at a step: call state({name!r}, …) inside `with tape.at(t):`")
-        if tensor.mark is self.mark:  # what the caller made elsewhere keeps its name
-            tensor.name, tensor.steps = tensor.name or name, tensor.steps or self._steps
+        for one in (tensor, kept):
+            if one is not None and one.mark is self.mark:  # what the caller made elsewhere keeps its name
+                one.name, one.steps = one.name or name, one.steps or self._steps
         key = f"{self._layer}.{name}" if self._layer else name
-        self._states.append((key, self.step, tensor))
+        self._states.append(_State(key, self._steps, tensor, kept, real, stacked))
 
     def cut_tensor(self, tensor: Tensor) -> Tensor:
         """A leaf with the value of `tensor`, the boundary between the two being kept. `cut` calls this."""
@@ -190,7 +215,7 @@ class Tape:
         else:
             (new,) = self.record("cut", (source,), (), (value,), None, weak=tensor.weak)
             new.name, new.steps = tensor.name, (step - 1, step - 1)
-        self.cuts.append(Cut(step, self._layer, tensor.name, source, new.slot))
+        self.cuts.append(Cut(step, self._layer, source, new))
         return new
 
     def keep_last(self, steps: int) -> None:
@@ -206,7 +231,7 @@ class Tape:
         oldest = now - steps + 1
         self.records = [r for r in self.records if r.steps is None or r.steps[1] >= oldest]
         self.cuts = [c for c in self.cuts if c.step is None or c.step >= oldest]
-        self._states = [s for s in self._states if s[1] >= oldest]
+        self._states = [s for s in self._states if s.steps[1] >= oldest]
         self.leaves = {slot: x for slot, x in self.leaves.items() if x.steps is None or x.steps[1] >= oldest - 1}
 
     # --- asking --------------------------------------------------------------------------------------------
@@ -234,24 +259,28 @@ class Tape:
                 "no states are noted on this tape. unroll notes them; in a loop of your own call "
                 "tape.state('h', h) at each step"
             )
-        found = self._sweep(loss, seed, through_cuts, [s.slot for _, _, s in self._states if s.mark is self.mark])
+        tensors = [x for s in self._states for x in (s.tensor, s.kept) if x is not None and x.mark is self.mark]
+        found = self._sweep(loss, seed, through_cuts, [x.slot for x in tensors])
         rows: dict[str, list[Array]] = {}
-        for key, _, tensor in self._states:
+        for key, _, tensor, kept, real, stacked in self._states:
+            array = self._answer(tensor, found)
+            xp = library_of(array)
+            if kept is not None:
+                array = xp.where(real, array, self._answer(kept, found))
             row = rows.setdefault(key, [])
-            row.append(self._answer(tensor, found))
-            if row[-1].shape != row[0].shape:
+            row.append(array if stacked else array[None])
+            if row[-1].shape[1:] != row[0].shape[1:]:
                 raise TapeError(
-                    f"two states are called {key!r}, one of shape {row[0].shape} and one of {row[-1].shape}. Tell them "
-                    "apart by layer: `with tape.at(layer='inner'):`"
+                    f"two states are called {key!r}, one of shape {row[0].shape[1:]} and one of {row[-1].shape[1:]}. "
+                    "Tell them apart by layer: `with tape.at(layer='inner'):`"
                 )
-        return {key: library_of(arrays[0]).stack(arrays) for key, arrays in rows.items()}
+        return {key: library_of(arrays[0]).concatenate(arrays) for key, arrays in rows.items()}
 
     def dropped(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[Cut, Array]:
         """For each cut the adjoint that arrived there and went no further: (1 − factor) times the adjoint."""
         factors = self._factors(through_cuts)
-        values = {r.outputs[0].slot: r.outputs[0] for r in self.records if r.op == "cut"} | self.leaves
         found = self._sweep(loss, seed, through_cuts, [cut.slot for cut in self.cuts])
-        return {cut: self._answer(values[cut.slot], found) * (1 - factors.get(cut.slot, 0.0)) for cut in self.cuts}
+        return {cut: self._answer(cut.tensor, found) * (1 - factors.get(cut.slot, 0.0)) for cut in self.cuts}
 
     def _factors(self, through_cuts: ThroughCuts) -> dict[int, float]:
         """The factor of each cut that has a past, by the slot of what the cut returned."""

@@ -18,7 +18,7 @@ import numpy as np
 from . import tensor
 from .backend import as_array
 from .gradients import Gradients
-from .module import Rng, check_size
+from .module import Rng, check_size, evaluating
 from .nest import map_nest
 from .sequence import real_steps, run, sequence_input
 from .tape import Tape, cut, no_tape
@@ -161,19 +161,20 @@ def bptt(
 
     Each update runs on a tape of its own, so that memory is that of its window. The loss is asked once, on the
     outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
-    lengths or a mask it is called as loss(outputs, y, mask=…). Other arguments as for `unroll`.
+    lengths or a mask it is called as loss(outputs, y, mask=…). Dropout is off. Other arguments as for `unroll`.
     """
     x = x if isinstance(x, Tensor) else as_array(x)
     T, B = sequence_input(x).shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
-    with no_tape():
-        outputs, _ = run(model, x, state, **options)
-    with Tape() as tape:
-        outputs = tape.watch(outputs)
-        total = call_loss(loss, outputs, y, options["mask"])
-    seeds = tape.gradient(total, outputs)
-    del tape, total
-    return accumulate(model, x, seeds, schedule.plan(T), state=state, **options)
+    with evaluating(model):
+        with no_tape():
+            outputs, _ = run(model, x, state, **options)
+        with Tape() as tape:
+            outputs = tape.watch(outputs)
+            total = call_loss(loss, outputs, y, options["mask"])
+        seeds = tape.gradient(total, outputs)
+        del tape, total
+        return accumulate(model, x, seeds, schedule.plan(T), state=state, **options)
 
 
 def realise(

@@ -1,6 +1,8 @@
-"""A file a cell: its equations and its step on the tape."""
+"""A file a cell: its equations, its step on the tape, and its forward and backward pass by hand."""
 
 from .base import Cell
+from .gru import GRUCell
+from .lstm import LSTMCell
 from .rnn import RNNCell
 
-__all__ = ["Cell", "RNNCell"]
+__all__ = ["Cell", "GRUCell", "LSTMCell", "RNNCell"]

@@ -1,18 +1,31 @@
 """The plain recurrent cell (Elman 1990), with tanh, relu or no nonlinearity.
 
-a_t = x_t @ W_x + h_{t−1} @ W_h + b          x_t (B, D), W_x (D, H), W_h (H, H), b (H,)
-h_t = φ(a_t)                                 h_t (B, H); the output of the step is h_t too
+Forward, for t = 1 … T:
+
+    a_t = x_t @ W_x + h_{t−1} @ W_h + b          x_t (B, D), W_x (D, H), W_h (H, H), b (H,)
+    h_t = φ(a_t)                                 h_t (B, H); the output y_t is h_t too
+
+Backward, for t = T … 1, from dy_t = ∂L/∂y_t and from the adjoint of the final state, which starts dh_T:
+
+    dh_t += dy_t                                 the adjoint ∂L/∂h_t
+    da_t = dh_t · φ'(a_t)                        tanh: 1 − h_t²;  relu: h_t > 0;  linear: 1
+    dh_{t−1} = da_t @ W_hᵀ
+    dW_x = Σ x_tᵀ @ da_t      dW_h = Σ h_{t−1}ᵀ @ da_t      db = Σ da_t      dx_t = da_t @ W_xᵀ
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import ops
-from ..backend import library_of, use_backend
+from ..backend import Array, library_of, use_backend
 from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
+from .explicit import Pass, Saved, input_gradient, over_time, rows
 
 NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu, "linear": None}
 
@@ -48,3 +61,61 @@ class RNNCell(Cell):
         φ = NONLINEARITIES[self.nonlinearity]
         h = a if φ is None else φ(a)
         return h, h
+
+    def forward(
+        self, x: Array, state: list[Array], real: np.ndarray | None = None, resets: np.ndarray | None = None
+    ) -> Saved:
+        """The whole sequence by hand. x: (T, B, D); state: [h₀ (B, H)]; see `explicit.Saved` for the rest."""
+        s = Saved(self, x, state, real, resets)
+        xp, (h,), W_h = s.xp, s.states, s.W_h
+        A = (rows(x) @ s.W_x + self.b.value).reshape(s.T, s.B, self.H)  # all inputs in one product
+        h_prev = h[0]
+        for t, (a, h_t) in enumerate(zip(A, h[1:])):
+            if s.irregular:
+                (h_prev,) = before = s.before(t)
+            xp.matmul(h_prev, W_h, out=h_t)
+            xp.add(h_t, a, out=h_t)
+            if self.nonlinearity == "tanh":
+                xp.tanh(h_t, out=h_t)
+            elif self.nonlinearity == "relu":
+                xp.maximum(h_t, 0, out=h_t)
+            if s.irregular:
+                s.after(t, before)
+            h_prev = h_t
+        return s
+
+    def backward(
+        self,
+        s: Saved,
+        dy: Array | None,
+        d_final: list[Array | None],
+        factors: Mapping[int, float] | None = None,
+    ) -> Pass:
+        """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
+        p = Pass(s, d_final, factors)
+        xp, (h,), (dh,) = s.xp, s.states, p.adjoints
+        W_hT = xp.ascontiguousarray(s.W_h.T)
+        # φ'(a_t) for all steps at once; each becomes da_t when its turn comes.
+        if self.nonlinearity == "tanh":
+            da = xp.multiply(h[1:], h[1:])
+            xp.subtract(1, da, out=da)
+        elif self.nonlinearity == "relu":
+            da = (h[1:] > 0).astype(h.dtype)
+        else:
+            da = xp.ones_like(h[1:])
+        da, dy = p.real_only(da), p.real_only(dy)
+        for t in range(s.T - 1, -1, -1):
+            if dy is not None:
+                xp.add(dh[t + 1], dy[t], out=dh[t + 1])
+            xp.multiply(dh[t + 1], da[t], out=da[t])
+            xp.matmul(da[t], W_hT, out=dh[t])
+            if p.irregular:
+                p.between(t)
+        p.gates = {"a": da}
+        p.dx = lambda: input_gradient(s, da)
+        p.parameters = [
+            lambda: over_time(s.x, da),
+            lambda: over_time(s.all_before(0), da),
+            lambda: rows(da).sum(axis=0),
+        ]
+        return p

@@ -1,0 +1,137 @@
+"""What the explicit passes of all cells share: masks, resets, cut boundaries, and the products over all steps.
+
+A cell's `forward` and `backward` go over the whole sequence by hand, with the equations of their own file; this
+file keeps what happens *between* two steps. Arrays only: no tensor and no tape. State buffers are (T + 1, B, H),
+index 0 the initial state and index t the state after step t, and adjoints stand at the same indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend import Array, library_of
+
+
+class Saved:
+    """What a forward pass returns and its backward pass needs.
+
+    x: (T, B, D). W_x, W_h: the weights as they were. states: the buffers (T + 1, B, H), one for each part of the
+    state. real, resets: (T, B) booleans on the host, or None. Nothing in it is used again by another call.
+    """
+
+    # What a cell keeps besides: the values of its gates (T, B, G·H), and for the LSTM tanh c_t, for the GRU u_t.
+    A: Array
+    tanh_c: Array
+    u: Array
+
+    def __init__(
+        self, cell: Any, x: Array, state: list[Array], real: np.ndarray | None = None, resets: np.ndarray | None = None
+    ):
+        self.x, self.xp = x, library_of(x)
+        self.W_x, self.W_h = cell.W_x.value, cell.W_h.value
+        self.T, self.B = x.shape[:2]
+        self.states = [self.xp.empty((self.T + 1, self.B, h.shape[-1]), dtype=h.dtype) for h in state]
+        for buffer, h in zip(self.states, state):
+            buffer[0] = h  # (B, H), or what broadcasts to it
+        self._padded: Any = None if real is None else ~real.all(axis=1)
+        self._reset: Any = None if resets is None else resets.any(axis=1)
+        flags: list[Any] = [None if f is None else self.xp.asarray(f)[..., None] for f in (real, resets)]
+        self.real, self.resets = flags
+        self.irregular = real is not None or resets is not None
+
+    def before(self, t: int) -> list[Array]:
+        """The state that step t (from 0) starts from: that after step t − 1, but zero in rows that are reset."""
+        if self._reset is None or not self._reset[t]:
+            return [h[t] for h in self.states]
+        return [self.xp.where(self.resets[t], 0, h[t]) for h in self.states]
+
+    def after(self, t: int, before: list[Array]) -> None:
+        """In rows that are padded at step t the state stays what it was before."""
+        if self._padded is not None and self._padded[t]:
+            for h, h_prev in zip(self.states, before):
+                h[t + 1] = self.xp.where(self.real[t], h[t + 1], h_prev)
+
+    def all_before(self, part: int) -> Array:
+        """The states that the steps start from, (T, B, H)."""
+        h_prev = self.states[part][:-1]
+        return h_prev if self.resets is None else self.xp.where(self.resets, 0, h_prev)
+
+    @property
+    def outputs(self) -> Array:
+        """The first part of the state after every step, (T, B, H); exactly 0 at padded steps."""
+        h = self.states[0][1:]
+        return h if self.real is None else self.xp.where(self.real, h, 0)
+
+    @property
+    def final(self) -> list[Array]:
+        """The state after the last step."""
+        return [h[-1].copy() for h in self.states]
+
+
+class Pass:
+    """What a backward pass returns.
+
+    adjoints: ∂L/∂h_t, ∂L/∂c_t, buffers (T + 1, B, H). d_state: those of the initial state. dx, parameters: functions
+    that work the gradients of the inputs and of each parameter out when they are asked for. gates: the adjoint of
+    the pre-activation of each gate, (T, B, H). arrived: for each boundary that has a factor, the adjoints that
+    arrived there; dropped: (1 − factor) times those.
+    """
+
+    dx: Callable[[], Array]
+    parameters: list[Callable[[], Array]]
+    gates: dict[str, Array]
+
+    def __init__(self, saved: Saved, d_final: list[Array | None], factors: Mapping[int, float] | None = None):
+        """d_final: the adjoint of each part of the final state, None for one that is not used. factors: what the
+        adjoint is multiplied by on its way from step t (from 0) back to step t − 1; 1 where it is not given."""
+        self.saved, self.factors = saved, dict(factors or {})
+        self.adjoints = [saved.xp.empty_like(h) for h in saved.states]
+        for adjoint, d in zip(self.adjoints, d_final):
+            adjoint[-1] = 0 if d is None else d
+        self.arrived: dict[int, list[Array]] = {}
+        self.irregular = saved.irregular or bool(self.factors)
+
+    @property
+    def d_state(self) -> list[Array]:
+        return [d[0] for d in self.adjoints]
+
+    @property
+    def dropped(self) -> dict[int, list[Array]]:
+        return {t: [(1 - self.factors[t]) * d for d in ds] for t, ds in self.arrived.items()}
+
+    def between(self, t: int) -> None:
+        """The way from step t back to step t − 1: around a padded step, not across a reset, scaled at a cut."""
+        s = self.saved
+        for d in self.adjoints:
+            if s._padded is not None and s._padded[t]:
+                d[t] = s.xp.where(s.real[t], d[t], d[t + 1])
+            if s._reset is not None and s._reset[t]:
+                d[t] = s.xp.where(s.resets[t], 0, d[t])
+        if t in self.factors:
+            self.arrived[t] = [d[t].copy() for d in self.adjoints]
+            for d in self.adjoints:
+                d[t] *= self.factors[t]
+
+    def real_only(self, array: Array) -> Array:
+        """An array (T, B, …) with exactly 0 at padded steps; None stays None."""
+        if array is None or self.saved.real is None:
+            return array
+        return self.saved.xp.where(self.saved.real, array, 0)
+
+
+def input_gradient(s: Saved, da: Array) -> Array:
+    """dx_t = da_t @ W_xᵀ for all steps, (T, B, D)."""
+    return (rows(da) @ s.W_x.T).reshape(s.x.shape)
+
+
+def rows(array: Array) -> Array:
+    """(T, B, N) as (T·B, N)."""
+    return array.reshape(-1, array.shape[-1])
+
+
+def over_time(a: Array, b: Array) -> Array:
+    """Σ_t a_tᵀ @ b_t as one product over time × batch."""
+    return rows(a).T @ rows(b)
