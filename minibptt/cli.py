@@ -92,9 +92,9 @@ def run_compare(options: argparse.Namespace) -> None:
     use_backend(options.backend)
     schedules = _schedules(options.tbptt, options.length)
     task = _task(options)
-    with _output_folder(options.out) as staging:
-        from . import plots  # after the checks: matplotlib takes a while to load
+    from . import plots  # after the checks: matplotlib takes a while to load
 
+    with _output_folder(options.out) as staging:
         streams = generator(options.seed).spawn(4)
         model = _model(options, task, streams)
         x, y = task.sample(options.batch)

@@ -21,11 +21,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .backend import as_array, synchronize
+from .backend import synchronize
 from .gradients import Gradients
 from .listing import columns, printable
 from .module import evaluating
-from .sequence import real_steps, run
+from .sequence import real_steps, run, sequence_input
 from .tape import Cut, Tape
 from .tensor import Tensor
 from .truncation import Plan, Schedule, accumulate, call_loss
@@ -191,20 +191,27 @@ def compare(
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
     is called as loss(outputs, y, mask=…). measure: run each schedule by itself for memory and time too. Dropout is off.
     progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
-    ValueError for an empty list of schedules and a loss that is not a finite scalar.
+    ValueError for an empty list of schedules, a loss that is not a finite scalar, and a model whose state cannot be
+    cut; TypeError for what is no schedule.
     """
-    schedules = list(schedules)
+    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     if not schedules:
         raise ValueError("compare needs at least one schedule, for example [minibptt.tbptt(8)]")
     for schedule in schedules:
         if not isinstance(schedule, Schedule):
             raise TypeError(f"schedules are made by full() and tbptt(k); found {schedule!r}")
-    x = x if isinstance(x, Tensor) else as_array(x)
-    T, B = _time_and_batch(x)
+    x = sequence_input(x)
+    T, B = x.shape[:2]
     options = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
     with evaluating(model), Tape() as tape:
         outputs, _ = run(model, x, state, cut_every=1, **options)
         value = call_loss(loss, outputs, y, options["mask"])
+    # A state that could not be cut would make every schedule look exact.
+    if tape.states and not {cut.step for cut in tape.cuts} >= set(range(2, T + 1)):
+        raise ValueError(
+            f"compare could not cut the state of {type(model).__name__} before every step: it needs zero_state(batch), "
+            "and its call must take state and cut_every and hand both to unroll"
+        )
     if value.mark is not tape.mark:
         raise ValueError("the loss does not depend on any parameter: there is no gradient to compare")
     G = tape.gradient(value, model, through_cuts=True)
@@ -238,12 +245,6 @@ def compare(
             tick()
         rows.append(Row(schedule, longest, figures_by_measure, *cost))
     return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})
-
-
-def _time_and_batch(x: Any) -> tuple[int, int]:
-    if x.ndim < 2:
-        raise ValueError(f"a sequence is (T, B, …), time first; found shape {x.shape}")
-    return x.shape[0], x.shape[1]
 
 
 def _by_mending(tape: Tape, loss: Tensor, model: Any, plan: Plan) -> Gradients:

@@ -85,16 +85,19 @@ def _apply(
     try:
         y, rule = function(xp, *values, **static)
     except (TypeError, ValueError, IndexError) as error:
-        raise _explained(error, name, inputs, tape) from error
+        raise _explained(error, name, inputs, values, tape) from error
     several = isinstance(y, tuple)
     results = y if several else (y,)
     if type(results[0]) is not xp.ndarray:  # NumPy's reductions give scalars
         results = tuple([xp.asarray(r) for r in results])
     if tape is not None:
         mark = tape.mark
-        slots = [(x.slot if x.mark is mark else tape.slot_of(x)) if isinstance(x, Tensor) else None for x in inputs]
+        # Tuples of numbers, because the garbage collector stops watching those: a tape may hold very many.
+        slots = tuple(
+            [(x.slot if x.mark is mark else tape.slot_of(x)) if isinstance(x, Tensor) else None for x in inputs]
+        )
         if any(slots):
-            constants = [_constant(v) for v, slot in zip(values, slots) if slot is None]
+            constants = tuple([_constant(v) for v, slot in zip(values, slots) if slot is None])
             steps = None if tape.step is not None else _covered(inputs)
             outputs = tape.record(name, slots, constants, results, rule, steps, dtype is None, several)
             return outputs if several else outputs[0]
@@ -191,10 +194,15 @@ def _two_libraries(name: str, inputs: Sequence[Any]) -> BackendError:
     return BackendError(f"{name}: {', '.join(found)}. Move one of them with mb.to_backend(x, name)")
 
 
-def _explained(error: Exception, name: str, inputs: Sequence[Any], tape: Tape | None) -> Exception:
+def _explained(
+    error: Exception, name: str, inputs: Sequence[Any], values: Sequence[Any], tape: Tape | None
+) -> Exception:
     """The same kind of error, naming the step, the operation and the shapes that it met."""
     where = f"step {tape.step}: " if tape is not None and tape.step is not None else ""
-    shapes = [f"{x.label} {x.shape}" if isinstance(x, Tensor) else str(getattr(x, "shape", x)) for x in inputs[:8]]
+    shapes = [
+        f"{x.label} {x.shape}" if isinstance(x, Tensor) else str(getattr(v, "shape", v))
+        for x, v in zip(inputs[:8], values)
+    ]
     kind = next(k for k in (TypeError, ValueError, IndexError) if isinstance(error, k))
     return kind(f"{where}{name}({', '.join(shapes)}): {error}")
 

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from . import ops
-from .backend import as_array, library_of
+from .backend import library_of
 from .module import Module, Rng, check_size, generator, uniform
-from .sequence import fill_padding, hide_padding, real_steps, run
+from .sequence import fill_padding, hide_padding, real_steps, run, sequence_input
 from .tape import open_tape
 from .tensor import Tensor
 
@@ -101,9 +101,7 @@ class Sequential(Module):
         cut_every: int | None = None,
     ) -> tuple[Tensor, tuple[Any, ...]]:
         """(outputs (T, B, …), state), with arguments as for `unroll`. Padded steps output exactly 0."""
-        x = x if isinstance(x, Tensor) else as_array(x)
-        if x.ndim < 2:
-            raise ValueError(f"a sequence is (T, B, …), time first; found shape {x.shape}")
+        x = sequence_input(x)
         T, B = x.shape[:2]
         real = real_steps(T, B, lengths, mask)
         if real is not None:

@@ -7,13 +7,14 @@ impossible id included, is never seen.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from . import ops
-from .backend import as_array, host_array, library_of
-from .sequence import real_steps
+from .backend import as_array, host_array
+from .sequence import hide_padding, real_steps
 from .tensor import Tensor
 
 
@@ -32,11 +33,8 @@ def mse(prediction: Any, target: Any, *, lengths: Any = None, mask: Any = None, 
     real = _real("mse", prediction.shape, lengths, mask)
     entries = prediction.size
     if real is not None:
-        flags = real.reshape(*real.shape, *[1] * (prediction.ndim - 2))
-        xp = library_of(getattr(prediction, "value", prediction))
-        flags = xp.asarray(flags)
-        prediction, target = ops.where(flags, prediction, 0), ops.where(flags, target, 0)
-        entries = int(real.sum()) * int(np.prod(prediction.shape[2:], dtype=int))
+        prediction, target = hide_padding(prediction, real), hide_padding(target, real)
+        entries = int(real.sum()) * math.prod(prediction.shape[2:])
     error = prediction - target
     return ops.sum(error * error) * (1 / _divisor("mse", entries, count))
 
@@ -46,8 +44,8 @@ def cross_entropy(
 ) -> Tensor:
     """The mean over the real steps of −log softmax(logits)[target], in nats.
 
-    logits: (…, V), (T, B, V) where lengths or a mask is given. target: host integers (…), 0 ≤ id < V.
-    count: what to divide by instead, in steps. ValueError for shapes that differ and ids out of range.
+    logits: (…, V), (T, B, …, V) where lengths or a mask is given. target: host integers (…), 0 ≤ id < V.
+    count: what to divide by instead, in targets. ValueError for shapes that differ and ids out of range.
     """
     logits = logits if isinstance(logits, Tensor) else Tensor(logits)
     target = host_array("cross_entropy: the target", target)
@@ -55,17 +53,15 @@ def cross_entropy(
         raise ValueError(
             f"cross_entropy: logits {logits.shape} need targets of shape {logits.shape[:-1]}, found {target.shape}"
         )
-    real = _real("cross_entropy", logits.shape, lengths, mask)
+    real = _real("cross_entropy", target.shape, lengths, mask)
     entries = target.size
     if real is not None:
-        xp = library_of(logits.value)
-        logits = ops.where(xp.asarray(real[..., None]), logits, 0)
-        target = np.where(real, target, 0)
-        entries = int(real.sum())
+        logits, target = hide_padding(logits, real), hide_padding(target, real).value
+        entries = int(real.sum()) * math.prod(target.shape[2:])
     target = ops.check_ids(target, logits.shape[-1], "cross_entropy")
     chosen = ops.pick(ops.log_softmax(logits), ids=target)
     if real is not None:
-        chosen = ops.where(xp.asarray(real), chosen, 0)
+        chosen = hide_padding(chosen, real)
     return ops.sum(chosen) * (-1 / _divisor("cross_entropy", entries, count))
 
 

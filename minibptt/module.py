@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Array
+from .backend import Array, to_backend
 from .tensor import Parameter, parameter
 
 Rng = int | np.random.Generator | None
@@ -103,11 +103,11 @@ def generator(rng: Rng) -> np.random.Generator:
 
 def uniform(rng: np.random.Generator, bound: float, shape: tuple[int, ...], dtype: Any = None) -> Parameter:
     """A parameter drawn from U(−bound, bound): on the host, so that every backend starts from the same numbers."""
-    return parameter(rng.uniform(-bound, bound, shape).tolist(), dtype=dtype or np.float32)
+    return parameter(to_backend(rng.uniform(-bound, bound, shape)), dtype=dtype or np.float32)
 
 
 def check_size(what: str, **sizes: Any) -> None:
-    """ValueError for a size that is not a whole number of at least 1."""
+    """TypeError for a size that is not a whole number, ValueError for one below 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int | np.integer):
             raise TypeError(f"{what}: {name} must be a whole number, found {size!r}")

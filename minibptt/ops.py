@@ -65,7 +65,8 @@ def subtract(xp, a, b):
 @op
 def multiply(xp, a, b):
     """y = a·b;  ∂y/∂a = b;  ∂y/∂b = a."""
-    return a * b, _pair(a, b, lambda g: g * b, lambda g: g * a)
+    # Written out: on a long tape each closure is one more object for the garbage collector to walk.
+    return a * b, lambda g: (lambda: unbroadcast(g * b, _shape(a)), lambda: unbroadcast(g * a, _shape(b)))
 
 
 @op
@@ -244,6 +245,8 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """`axis` (None, a number or a tuple, negative counting from the end) as a tuple of numbers from 0."""
     axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     for a in axes:
+        if not isinstance(a, int | np.integer):
+            raise TypeError(f"axis must be None, a whole number or a tuple of them, found {axis!r}")
         if not -ndim <= a < ndim:
             raise ValueError(f"axis {a} does not exist in an array of {ndim} axes")
     return tuple(sorted({a % ndim for a in axes}))

@@ -51,6 +51,8 @@ def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
     if not most > 0:
         raise ValueError(f"clip_by_global_norm: the largest norm must be positive, found {most}")
     arrays = list(gradients.values())
+    if not arrays:
+        return gradients
     xp = library_of(arrays[0])
     squares = [xp.sum(xp.multiply(g, g, dtype=xp.float64)) for g in arrays]
     norm = xp.sqrt(sum(squares[1:], squares[0]))

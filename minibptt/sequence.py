@@ -42,7 +42,8 @@ def unroll(
     resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …). engine: "tape"
     records every operation of `cell.step`; "explicit" records the sequence as one entry, by the passes that the
     built-in cells derive by hand: the same numbers, to rounding.
-    ValueError for T = 0 and for shapes that do not fit, which it names.
+    ValueError for T = 0 and for shapes that do not fit, which it names; TypeError for a cell whose `step` does not
+    return (output, next state), and for one without explicit passes where they are asked for.
     """
     x = sequence_input(x)
     T, B = x.shape[:2]
@@ -134,20 +135,26 @@ def fill_padding(x: Any, real: np.ndarray) -> Any:
     filled = value[xp.asarray(step), xp.asarray(np.broadcast_to(row, real.shape))]
     if not isinstance(x, Tensor):
         return filled
-    return ops.where(xp.asarray(real.reshape(*real.shape, *[1] * (x.ndim - 2))), x, filled)
+    return ops.where(_over_entries(real, x), x, filled)
 
 
-def hide_padding(x: Tensor, real: np.ndarray) -> Tensor:
-    """x (T, B, …) with exactly 0 at its padded steps, whose adjoints are 0."""
-    flags = real.reshape(*real.shape, *[1] * (x.ndim - 2))
-    return ops.where(library_of(x.value).asarray(flags), x, 0)
+def hide_padding(x: Any, real: np.ndarray) -> Tensor:
+    """x (T, B, …), a tensor or an array, with exactly 0 at its padded steps, whose adjoints are 0."""
+    return ops.where(_over_entries(real, x), x, 0)
+
+
+def _over_entries(real: np.ndarray, x: Any) -> Any:
+    """(T, B) flags in the library of x (T, B, …), in a shape that broadcasts over its last axes."""
+    xp = library_of(getattr(x, "value", x))
+    return xp.asarray(real.reshape(*real.shape, *[1] * (x.ndim - 2)))
 
 
 def sequence_input(x: Any) -> Any:
+    """x as a tensor or an array. ValueError where it is no sequence (T, B, …) with T ≥ 1 and B ≥ 1."""
     if not isinstance(x, Tensor):
         x = as_array(x)
     if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 1:
-        raise ValueError(f"a sequence is (T, B, …) with T ≥ 1 steps and B ≥ 1 rows, time first; found shape {x.shape}")
+        raise ValueError(f"a sequence of T ≥ 1 steps and B ≥ 1 rows is (T, B, …), time first; found shape {x.shape}")
     return x
 
 

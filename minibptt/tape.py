@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .backend import Array, BackendError, is_array, library_of, name_of
 from .gradients import Gradients
 from .listing import wengert
@@ -54,7 +56,8 @@ class Tape:
     """Records operations while it is open: `with mb.Tape() as tape:`.
 
     records: the operations in order. leaves: the parameters and watched tensors, by slot. cuts: where it was
-    cut. Everything on it is released with it.
+    cut. Everything on it is released with it. Arrays that are no tensors are held, not copied: to change one in
+    place before the gradient is asked for changes the gradient.
     """
 
     def __init__(self) -> None:
@@ -62,9 +65,10 @@ class Tape:
         self.leaves: dict[int, Tensor] = {}
         self.cuts: list[Cut] = []
         self.mark = object()  # what its tensors carry, so that they know their tape without holding it
-        self._parameters: dict[int, tuple[Parameter, int, int]] = {}  # id → parameter, slot, version then
+        self._parameters: dict[int, tuple[Parameter, int, Array]] = {}  # id → parameter, slot, value then
         self._states: list[_State] = []
         self._slots = 0
+        self._trimmed = False
         self._steps: Steps = None
         self._layer: str | None = None
         self._outer: list[Tape | None] = []
@@ -94,6 +98,11 @@ class Tape:
     def layer(self) -> str | None:
         return self._layer
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that were noted, each once: "h", or "1.h" for layer "1"."""
+        return tuple(dict.fromkeys(state.key for state in self._states))
+
     @contextmanager
     def at(self, step: int | None = None, last: int | None = None, *, layer: str | None = None) -> Iterator[Tape]:
         """Records made inside belong to step `step` (or to the range `step` to `last`) and to `layer`.
@@ -119,9 +128,9 @@ class Tape:
         if isinstance(tensor, Parameter):
             known = self._parameters.get(id(tensor))
             if known is None:
-                self._parameters[id(tensor)] = known = (tensor, self._new_slot(), tensor.version)
+                self._parameters[id(tensor)] = known = (tensor, self._new_slot(), tensor.value)
                 self.leaves[known[1]] = tensor
-            elif known[2] != tensor.version:
+            elif known[2] is not tensor.value:
                 raise _changed(tensor)
             return known[1]
         if tensor.mark is not None:
@@ -176,10 +185,8 @@ class Tape:
         if isinstance(x, Tensor) and (x.mark is self.mark or x.is_parameter):
             return x
         value = x.value if isinstance(x, Tensor) else x
-        if (
-            not isinstance(x, Tensor) or value.dtype.kind not in "fc"
-        ):  # a copy, so that the caller may use the buffer again
-            value = float_array(value, what="watch")
+        if not isinstance(x, Tensor) or value.dtype.kind not in "fc":
+            value = float_array(value, what="watch")  # a copy, so that the caller may use the buffer again
         weak, known = (x.weak, x.name) if isinstance(x, Tensor) else (False, None)
         leaf = Tensor(value, name or known, weak, self.mark, self._new_slot(), steps or self._steps)
         self.leaves[leaf.slot] = leaf
@@ -193,6 +200,7 @@ class Tape:
         `unroll` does this; in a loop of one's own it makes `adjoints` know the state. kept, real: where some rows
         are padded, the state that is carried on, and which rows are real, in a shape that broadcasts over it.
         stacked: the tensor is the states after all the steps that the clock stands at, (T, B, H).
+        TapeError where the clock stands at no step.
         """
         if self._steps is None:
             raise TapeError(f"the clock does not stand at a step: call state({name!r}, …) inside `with tape.at(t):`")
@@ -230,9 +238,16 @@ class Tape:
         now = self.step or max((r.steps[1] for r in self.records if r.steps), default=0)
         oldest = now - steps + 1
         self.records = [r for r in self.records if r.steps is None or r.steps[1] >= oldest]
-        self.cuts = [c for c in self.cuts if c.step is None or c.step >= oldest]
         self._states = [s for s in self._states if s.steps[1] >= oldest]
         self.leaves = {slot: x for slot, x in self.leaves.items() if x.steps is None or x.steps[1] >= oldest - 1}
+        kept = self._on_tape()
+        self.cuts = [c for c in self.cuts if c.slot in kept]
+        self._trimmed = True
+
+    def _on_tape(self) -> set[int]:
+        """The slots of all leaves, and of all outputs and inner cuts of the records that are kept."""
+        outputs = (out.slot for record in self.records for out in record.outputs)
+        return {*self.leaves, *outputs, *(cut.slot for record in self.records for cut in record.inner or ())}
 
     # --- asking --------------------------------------------------------------------------------------------
 
@@ -252,7 +267,8 @@ class Tape:
     def adjoints(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[str, Array]:
         """∂L/∂h_t for every state that was noted: {"h": (T, B, H)}, or {"1.h": …} for layer "1".
 
-        Index 0 is the first step on the tape. Arguments and errors as for `gradient`.
+        Index 0 is the first step on the tape; two unrolls on one tape follow each other, unless their layers differ.
+        Arguments and errors as for `gradient`; TapeError where no state was noted.
         """
         if not self._states:
             raise TapeError(
@@ -288,7 +304,7 @@ class Tape:
         for cut in self.cuts:
             if cut.source is not None:
                 factor = through_cuts(cut) if callable(through_cuts) else through_cuts
-                if not isinstance(factor, Real) or not abs(float(factor)) < float("inf"):
+                if not isinstance(factor, Real | np.bool_) or not abs(float(factor)) < float("inf"):
                     raise TypeError(f"through_cuts must give finite numbers; for {cut} it gave {factor!r}")
                 factors[cut.slot] = float(factor)
         return factors
@@ -296,8 +312,8 @@ class Tape:
     def _sweep(self, loss: Tensor, seed: Any, through_cuts: ThroughCuts, wanted: Sequence[int]) -> dict[int, Array]:
         """The adjoints of the slots in `wanted` that `loss` reaches, after every check."""
         start, seed = self._slot_of_loss(loss), self._seed(loss, seed)
-        for parameter, _, version in self._parameters.values():
-            if parameter.version != version:
+        for parameter, _, value in self._parameters.values():
+            if parameter.value is not value:
                 raise _changed(parameter)
         return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted)
 
@@ -311,6 +327,8 @@ class Tape:
             )
         slot = self.slot_of(loss)
         assert slot is not None
+        if self._trimmed and slot not in self._on_tape():
+            raise TapeError(f"the loss ({loss.label}) is older than what keep_last left on this tape")
         return slot
 
     def _seed(self, loss: Tensor, seed: Any) -> Array:

@@ -19,6 +19,10 @@ from .nest import leaves, map_nest
 Steps = tuple[int, int] | None  # the first and the last step that something covers, counted from 1
 
 
+# What these answer has no derivative, so that nothing is lost where they take tensors for their values.
+_WITHOUT_DERIVATIVE = {np.allclose, np.array_equal, np.isclose, np.argmax, np.argmin, np.argsort, np.shape, np.size}
+
+
 class Tensor:
     """An array in a computation: a value, a name, and its place on a tape.
 
@@ -29,6 +33,7 @@ class Tensor:
     __slots__ = ("__weakref__", "mark", "name", "slot", "steps", "value", "weak")
     __array_ufunc__ = None  # so that array * tensor asks the tensor
     is_parameter = False
+    _kind = "tensor"
 
     # Operators and these methods are the functions of ops.py, which sets them; here type checkers read of them.
     if TYPE_CHECKING:
@@ -65,7 +70,10 @@ class Tensor:
     ):
         self.value = as_array(value)
         self.name = name
-        self.weak = weak or self.value.dtype.kind not in "fc"
+        kind = self.value.dtype.kind
+        if kind not in "fcbiu":
+            raise TypeError(f"a tensor needs numbers, found {type(value).__name__} ({self.value.dtype})")
+        self.weak = weak or kind not in "fc"
         self.mark, self.slot, self.steps = mark, slot, steps  # mark: the token of the tape; slot: its place there
 
     @property
@@ -88,7 +96,7 @@ class Tensor:
     def label(self) -> str:
         """The name with its step, as a reader writes it: h₃; v₁₇ for the 17th value of a tape where unnamed."""
         if self.name is None:
-            return subscript("v", self.slot) if self.slot >= 0 else "a tensor"
+            return subscript("v", self.slot) if self.slot >= 0 else f"a {self._kind}"
         return subscript(self.name, self.steps[1] if self.steps and not self.is_parameter else None)
 
     def item(self) -> Any:
@@ -115,9 +123,12 @@ class Tensor:
         return iter([self[i] for i in range(len(self))])
 
     def __repr__(self) -> str:
-        kind = "parameter" if self.is_parameter else "tensor"
         name = "" if self.name is None else self.label + ", "
-        return f"{kind}({name}{brief(self.value, most=12)}, {'weak ' if self.weak else ''}{self.dtype})"
+        return f"{self._kind}({name}{brief(self.value, most=12)}, {'weak ' if self.weak else ''}{self.dtype})"
+
+    def __format__(self, spec: str) -> str:
+        """f"{loss:.3f}" formats the single element; without a specification it is `repr`."""
+        return format(self.item(), spec) if spec else repr(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The value, where it is on the host: plotting and printing need no more. A copy never joins the tape."""
@@ -126,6 +137,9 @@ class Tensor:
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __array_function__(self, function, types, args, kwargs):
+        if function in _WITHOUT_DERIVATIVE:
+            args, kwargs = map_nest(lambda x: x.value if isinstance(x, Tensor) else x, (args, kwargs))
+            return function(*args, **kwargs)
         raise TypeError(
             f"numpy.{function.__name__} does not record on the tape: use minibptt.{function.__name__} if there is "
             "one, or to_numpy(x) for the bare value"
@@ -156,17 +170,20 @@ class Tensor:
 class Parameter(Tensor):
     """A tensor that learns: recorded on every open tape that uses it, changed only through `assign`."""
 
-    __slots__ = ("version",)
+    __slots__ = ()
     is_parameter = True
+    _kind = "parameter"
 
     def __init__(self, value: Array, name: str | None = None):
         super().__init__(value, name)
-        self.version = 0
         _freeze(self.value)
+
+    def __reduce__(self):  # pickle and deepcopy make a fresh array, which must be read-only too
+        return type(self), (self.value, self.name)
 
     def _no_inplace(self, other):
         raise TypeError(
-            f"{self.label} is a parameter; x -= y would put an ordinary tensor in its place. "
+            f"{self.label} is a parameter; an operator such as -= would put an ordinary tensor in its place. "
             "Write mb.assign(w, w.value - step)"
         )
 
@@ -199,10 +216,14 @@ def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Arr
     numbers = isinstance(value, np.generic) or is_array(value)
     if not numbers:
         try:
-            value = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+            host = np.asarray(value)
+        except ValueError as error:
             raise TypeError(f"{what} needs numbers, found {type(value).__name__}: {error}") from None
-        value = current_library().asarray(value.astype(dtype or np.float32))
+        if host.dtype.kind not in "biufc":
+            raise TypeError(f"{what} needs numbers, found {value!r:.60}")
+        if host.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+            raise TypeError(f"{what} was made from complex numbers: give dtype=numpy.complex128")
+        value = current_library().asarray(host, dtype=dtype or np.float32)
     if dtype is None and value.dtype.kind not in "fc":
         raise TypeError(
             f"{what} was made from {value.dtype}: integers can't be differentiated. "
@@ -245,7 +266,6 @@ def assign(parameter: Parameter, value: Any) -> None:
         raise ValueError(f"assign: {parameter.label} has shape {old.shape}, the new value has shape {new.shape}")
     parameter.value = new.astype(old.dtype, copy=False)
     _freeze(parameter.value)
-    parameter.version += 1
 
 
 def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor:

@@ -16,7 +16,6 @@ from typing import Any, overload
 import numpy as np
 
 from . import tensor
-from .backend import as_array
 from .gradients import Gradients
 from .module import Rng, check_size, evaluating
 from .nest import map_nest
@@ -109,8 +108,9 @@ class Chunks(Schedule):
 
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)
-        starts = [s for s in range(T) if s == 0 or s % self.k == self.offset]
-        factors = tuple([0.0 if s and s in starts else 1.0 for s in range(T)])
+        closed = range(self.offset or self.k, T, self.k)
+        factors = tuple([0.0 if s in closed else 1.0 for s in range(T)])
+        starts = [0, *closed]
         ends = [*starts[1:], T]
         return Plan(T, tuple([Update(range(a, b), factors) for a, b in zip(starts, ends)]))
 
@@ -163,8 +163,8 @@ def bptt(
     outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
     lengths or a mask it is called as loss(outputs, y, mask=…). Dropout is off. Other arguments as for `unroll`.
     """
-    x = x if isinstance(x, Tensor) else as_array(x)
-    T, B = sequence_input(x).shape[:2]
+    x = sequence_input(x)
+    T, B = x.shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
     with evaluating(model):
         with no_tape():
@@ -192,6 +192,9 @@ def realise(
         with Tape() as tape:
             before = cut(state) if window.start else map_nest(_unless_learnt, tensors(state))
             outputs, state = run(model, x[window], before, **rows)
+        if tape.states and state is None and window.stop < plan.T:  # the next window would start from zero, unasked
+            name = type(model).__name__
+            raise ValueError(f"{name} keeps its state to itself: give it zero_state(batch), take the state, return it")
         yield tape.gradient(outputs, model, seed=seeds[window])
         del tape, outputs
 

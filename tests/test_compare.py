@@ -166,3 +166,33 @@ def test_progress_counts_up_to_its_total():
     seen = []
     mb.compare(Line(), X, None, total, [mb.tbptt(3), mb.full()], progress=lambda *p: seen.append(p))
     assert seen == [(i, 6) for i in range(1, 7)]
+
+
+class HidesItsState(mb.Module):
+    def __init__(self):
+        self.cell, self.readout = mb.RNNCell(1, 3, rng=0), mb.Linear(3, 1, rng=1)
+
+    def __call__(self, x):
+        return self.readout(mb.unroll(self.cell, x)[0])
+
+
+class IgnoresCutEvery(HidesItsState):
+    def zero_state(self, batch):
+        return self.cell.zero_state(batch)
+
+    def __call__(self, x, state=None, **options):
+        outputs, state = mb.unroll(self.cell, x, state)
+        return self.readout(outputs), state
+
+
+@pytest.mark.parametrize("model", [HidesItsState(), IgnoresCutEvery()])
+def test_a_model_whose_state_cannot_be_cut_is_an_error_and_not_exact(model):
+    x = np.ones((6, 1, 1))
+    with pytest.raises(ValueError, match="could not cut the state"):
+        mb.compare(model, x, 0 * x, mb.mse, [mb.tbptt(1)])
+
+
+def test_bptt_does_not_start_the_windows_of_a_hidden_state_from_zero():
+    x = np.ones((6, 1, 1))
+    with pytest.raises(ValueError, match="keeps its state to itself"):
+        mb.bptt(HidesItsState(), x, 0 * x, mb.mse, mb.tbptt(2))

@@ -233,3 +233,16 @@ def test_an_impossible_id_at_a_real_step_is_an_error_under_a_mask_too():
     _, logits, target, _ = CASES["cross_entropy"]
     with pytest.raises(ValueError, match=r"id 9 at \(4, 2\)"):
         mb.cross_entropy(logits, np.where((np.arange(T) == 4)[:, None], 9, target), mask=REAL & [False, True, True])
+
+
+@pytest.mark.parametrize("T, B, K", [(3, 2, 4), (3, 3, 3)])
+def test_a_mask_over_steps_and_rows_covers_every_target_of_a_step(T, B, K):
+    rng = np.random.default_rng(0)
+    logits, target, mask = rng.normal(size=(T, B, K, 5)), rng.integers(0, 5, (T, B, K)), rng.random((T, B)) < 0.6
+    expected = mb.cross_entropy(logits[mask], target[mask]).item()
+    assert mb.cross_entropy(logits, target, mask=mask).item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_mask_needs_targets_with_time_and_rows():
+    with pytest.raises(ValueError, match="lengths and mask need sequences"):
+        mb.cross_entropy(np.zeros((3, 3)), np.zeros(3, int), mask=np.ones((3, 3)))

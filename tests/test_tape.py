@@ -1,6 +1,8 @@
 """The tape: rules 1 to 6 of the design, one section each."""
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -564,3 +566,79 @@ def test_an_operation_of_several_outputs_may_have_just_one(pieces):
             parts = take_apart(x)
             loss = mb.sum(mb.stack([p * p for p in parts]) * seed)
         assert np.array_equal(tape.gradient(loss, x), 2 * x.value * seed)
+
+
+def test_keep_last_keeps_a_cut_whose_record_it_keeps():
+    w = mb.parameter([2.0], "w")
+    with mb.Tape() as tape:
+        h_0 = mb.cut(w * 1)  # off the clock, so its record stays
+        h = h_0
+        for t in range(1, 6):
+            with tape.at(t):
+                h = h * w + h_0
+        loss = mb.sum(h)
+        tape.keep_last(2)
+    assert len(tape.cuts) == 1
+    # h_5 = (h_3·w + h_0)·w + h_0 with h_3 = 30: ∂/∂w = 2·h_3·w + h_0, and h_0 = w adds w + 1 where it is mended
+    assert tape.gradient(loss, w).item() == 122
+    assert tape.gradient(loss, w, through_cuts=True).item() == 125
+    assert [g.item() for g in tape.dropped(loss).values()] == [3]
+
+
+def test_a_loss_that_keep_last_dropped_is_an_error_and_not_zeros():
+    w = mb.parameter([2.0], "w")
+    with mb.Tape() as tape:
+        losses, h = [], w * 1
+        for t in range(1, 6):
+            with tape.at(t):
+                h = h * w
+                losses.append(mb.sum(h))
+        tape.keep_last(2)
+    with pytest.raises(mb.TapeError, match="older than what keep_last left"):
+        tape.gradient(losses[0], w)
+    assert tape.gradient(losses[-1], w).item() == 64
+
+
+def test_a_parameter_whose_value_was_set_past_assign_is_an_error_too():
+    w = mb.parameter([2.0], "w")
+    with mb.Tape() as tape:
+        loss = mb.sum(w * w)
+    w.value = np.array([5.0], np.float32)
+    with pytest.raises(mb.TapeError, match="w has changed"):
+        tape.gradient(loss, w)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])
+def test_a_copied_or_pickled_parameter_is_read_only_and_another_parameter(copied):
+    w = mb.parameter([2.0], "w")
+    v = copied(w)
+    assert v.name == "w" and v is not w and v.value.dtype == w.value.dtype
+    with pytest.raises(ValueError, match="read-only"):
+        v.value[0] = 1
+
+
+def test_a_factor_may_be_a_numpy_boolean():
+    w = mb.parameter([2.0], "w")
+    with mb.Tape() as tape:
+        loss = mb.sum(mb.cut(w * 1) * w)
+    assert tape.gradient(loss, w, through_cuts=lambda cut: np.True_).item() == 4
+
+
+def test_a_tensor_can_be_formatted_and_compared_like_a_number():
+    x = mb.parameter([1.0, 2.0])
+    assert f"{mb.sum(x):.2f}" == "3.00" and f"{x}" == repr(x)
+    assert np.allclose(x, [1, 2]) and np.argmax(x) == 1
+    with pytest.raises(ValueError, match="exactly one element"):
+        f"{x:.2f}"
+
+
+@pytest.mark.parametrize("nothing", [None, [None, 1.0], "3", ["a"]])
+def test_what_is_no_number_makes_neither_parameter_nor_tensor(nothing):
+    for make in (mb.parameter, mb.Tensor):
+        with pytest.raises(TypeError, match="needs numbers"):
+            make(nothing)
+
+
+def test_an_error_shows_the_shape_of_a_long_list_and_not_the_list():
+    with pytest.raises(ValueError, match=r"add\(w \(3,\), \(1000,\)\)"):
+        mb.parameter([1.0, 2.0, 3.0], "w") + [0] * 1000
