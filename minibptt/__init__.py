@@ -3,8 +3,8 @@
 The public names are here; `import minibptt as mb` loads neither matplotlib nor CuPy.
 """
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
@@ -57,7 +57,11 @@ from .truncation import bptt, full, tbptt
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name == "plots":  # matplotlib is loaded when a plot is first asked for
-        return import_module(".plots", __name__)
+        return _import_module(".plots", __name__)
     raise AttributeError(f"module 'minibptt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "plots"])

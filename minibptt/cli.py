@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import platform
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .backend import BACKENDS, BackendError, backend_report, to_backend, use_backend
-from .cells import RNNCell
 from .compare import Comparison, compare
 from .layers import Embedding, Linear, Sequential
 from .listing import can_print, printable
 from .module import generator
 from .optim import Adam, clip_by_global_norm
 from .progress import Progress
+from .recurrent import GRU, LSTM, RNN
 from .tape import Tape
 from .tasks import TASKS, Task, read_text, standard_library, text_task
 from .truncation import Schedule, full, tbptt
 
-CELLS: dict[str, Callable[..., Any]] = {"rnn": RNNCell}
+CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
 
 class UsageError(ValueError):
@@ -37,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        options.run(options)
+        with _stoppable():
+            options.run(options)
     except (ValueError, TypeError, BackendError, MemoryError, OSError) as error:
         if os.environ.get("MINIBPTT_TRACEBACK"):
             raise
@@ -50,10 +56,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does, so that nothing half-written stays behind."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print in what the terminal can show; a reader who has closed the pipe does not stop the work."""
+    try:
+        print(printable(text), end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="minibptt", description="Backpropagation through time, and what truncating it throws away."
     )
+    parser.add_argument("--version", action="version", version=f"minibptt {_version('minibptt')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     sub = commands.add_parser(
@@ -70,11 +102,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
     sub.add_argument("--batch", type=_positive, default=16, metavar="B", help="sequences at once (default: 16)")
     sub.add_argument("--tbptt", type=_schedule, action="append", metavar="K",
-                     help="a chunk length; give it several times (default: 1, 2, 3, 4, 6, 8 … T)")  # fmt: skip
+                     help="a chunk length; give it several times (default: 1, 2, 3, 4, 6, 8 ... T)")  # fmt: skip
     sub.add_argument("--train-steps", type=_natural, default=0, metavar="N",
                      help="train so many steps by full BPTT first, and compare before and after")  # fmt: skip
     sub.add_argument("--lr", type=_rate, default=2e-3, metavar="RATE", help="Adam's step size (default: 0.002)")
-    sub.add_argument("--seed", type=_natural, default=0, metavar="N", help="for weights and batches (default: 0)")
+    sub.add_argument(
+        "--seed", type=_natural, default=0, metavar="N", help="for weights and training batches (default: 0)"
+    )
     sub.add_argument("--backend", default="numpy", metavar="NAME", help=f"{' or '.join(BACKENDS)} (default: numpy)")
     sub.add_argument("--out", type=Path, default=Path("minibptt-compare"), metavar="DIR",
                      help="folder for the figure and the numbers (default: minibptt-compare)")  # fmt: skip
@@ -104,14 +138,13 @@ def run_compare(options: argparse.Namespace) -> None:
             if steps:
                 _train(model, task, options, streams[3])
             result = _compared(model, task, x, y, schedules, options, steps)
-            print(result.table(), end="\n\n", flush=True)
+            _say(result.table(), end="\n\n")
             result.to_csv(staging / f"{name}.csv")
             result.to_json(staging / f"{name}.json")
             plots.save(plots.compare(result), staging / f"{name}.png")
         names = sorted(p.name for p in staging.iterdir())
-    if task.baseline is not None:
-        print(printable(f"For scale: without memory the loss on this task is {task.baseline:.4f}."))
-    print(printable(f"Written to {options.out}: {', '.join(names)}"))
+    _say(f"For scale: {task.baseline_is}, the loss is {task.baseline:.4f}.")
+    _say(f"Written to {_shown(options.out)}: {', '.join(names)}")
 
 
 def _compared(
@@ -132,15 +165,15 @@ def _schedules(chosen: list[int] | None, T: int) -> list[Schedule]:
     ks = chosen or [*(k for k in steps if k < T), T]
     for k in ks:
         if k > T:
-            raise UsageError(f"--tbptt {k}: chunks longer than the sequence (--length {T}) are full BPTT")
+            raise UsageError(f"--tbptt {k}: chunks longer than the sequence are full BPTT; give at most --length {T}")
     return [*(tbptt(k) for k in sorted(set(ks))), full()]
 
 
 def _task(options: argparse.Namespace) -> Task:
     if options.task:
         return TASKS[options.task](options.length)
-    if options.text:
-        return text_task(read_text(options.text), options.length, Path(options.text).name)
+    if options.text is not None:
+        return text_task(read_text(options.text), options.length, _shown(Path(options.text).name))
     return text_task(standard_library(), options.length, "Python's standard library")
 
 
@@ -157,26 +190,53 @@ def _train(model: Sequential, task: Task, options: argparse.Namespace, rng: Any)
     progress = Progress("training", options.train_steps)
     for step in range(options.train_steps):
         x, y = task.batch(rng, options.batch)
-        with Tape() as tape:
+        with Tape() as tape, np.errstate(all="ignore"):
             outputs, _ = model(x if task.ids else to_backend(x))
             loss = task.loss(outputs, y)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise UsageError(
+                f"training diverged at step {step + 1} (loss {value}): give a smaller --lr than {options.lr}"
+            )
         optimiser.step(clip_by_global_norm(tape.gradient(loss, model), 1.0))
-        progress(step + 1, note=f"loss {loss.item():.3f}")
+        progress(step + 1, note=f"loss {value:.3f}")
     progress.end()
+
+
+OWN_FILES = frozenset(f"{name}.{kind}" for name in ("compare", "before", "after") for kind in ("csv", "json", "png"))
 
 
 @contextlib.contextmanager
 def _output_folder(out: Path) -> Iterator[Path]:
     """A folder to write into; what it holds is moved to `out` at the end, and only if all went well."""
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"cannot write to the folder {_shown(out)}: it is a file. Give a folder")
+    blocked = [name for name in sorted(OWN_FILES) if (out / name).is_dir()]
+    if blocked:
+        raise UsageError(f"cannot write {_shown(out / blocked[0])}: a folder of that name is there")
     try:
         out.mkdir(parents=True, exist_ok=True)
         staging = tempfile.TemporaryDirectory(dir=out, prefix=".unfinished-")
     except OSError as error:
-        raise UsageError(f"cannot write to the folder {out}: {error.strerror}") from None
-    with staging as name:
-        yield Path(name)
-        for path in sorted(Path(name).iterdir()):
-            os.replace(path, out / path.name)
+        raise UsageError(f"cannot write to the folder {_shown(out)}: {error.strerror}") from None
+    try:
+        with staging as name:
+            yield Path(name)
+            new = sorted(path.name for path in Path(name).iterdir())
+            for file in new:
+                os.replace(Path(name) / file, out / file)
+            for stale in OWN_FILES - set(new):  # of an earlier run, which would look like one set with this one
+                (out / stale).unlink(missing_ok=True)
+    finally:
+        for folder in made:  # after a failure: leave no empty folder that was not there before
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _shown(path: Any) -> str:
+    """A path as text that can be written anywhere, whatever bytes the file's name has."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 # --- doctor ----------------------------------------------------------------------------------------------------

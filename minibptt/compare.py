@@ -119,8 +119,8 @@ class Comparison:
         if not rises:
             return ""
         return (
-            f"With cuts at k, 2k, … the error rises from {rises}: the terms of the gradient cancel, so where the cuts "
-            "fall matters as much as how far apart they are."
+            f"With cuts at k, 2k, … the error rises from {rises}: where the cuts fall matters as much as how far apart "
+            "they are."
         )
 
     def _repr_html_(self) -> str:
@@ -141,7 +141,7 @@ class Comparison:
             out.writerow(["schedule", "steps_on_tape", "offsets", *names, "peak_bytes", "seconds"])
             for row in self.rows:
                 spreads = [row.spread(m) for m in MEASURES]
-                figures = [repr(v) for s in spreads for v in (s.mean, s.low, s.high)]
+                figures = [repr(v) if math.isfinite(v) else "" for s in spreads for v in (s.mean, s.low, s.high)]
                 offsets = len(row.values["share"])
                 out.writerow([row.schedule, row.longest, offsets, *figures, row.peak_bytes, row.seconds])
 
@@ -166,7 +166,7 @@ class Comparison:
                 for row in self.rows
             ],
         }
-        text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
 
@@ -298,6 +298,8 @@ def _spread(s: Spread, relative: bool) -> str:
             return "–"
         return f"{v:.2g}" if relative and 0 < abs(v) < 0.01 else f"{v:.3f}"
 
+    if math.isnan(s.mean):
+        return number(s.mean)
     return number(s.mean) + ("" if s.low == s.high else f" [{number(s.low)} … {number(s.high)}]")
 
 

@@ -204,7 +204,7 @@ def _explained(
         for x, v in zip(inputs[:8], values)
     ]
     kind = next(k for k in (TypeError, ValueError, IndexError) if isinstance(error, k))
-    return kind(f"{where}{name}({', '.join(shapes)}): {error}")
+    return kind(f"{where}{name}({', '.join(shapes)}): {str(error).removeprefix(f'{name}: ')}")
 
 
 def _constant(value: Any) -> Any:

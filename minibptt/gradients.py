@@ -68,6 +68,9 @@ class Gradients(Mapping[str, Array]):
     def __add__(self, other: object) -> Gradients:
         return self._map(other, lambda a, b: a + b)
 
+    def __radd__(self, other: object) -> Gradients:
+        return self if other == 0 else self + other  # so that the builtin sum adds them up
+
     def __sub__(self, other: object) -> Gradients:
         return self._map(other, lambda a, b: a - b)
 

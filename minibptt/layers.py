@@ -86,6 +86,12 @@ class Sequential(Module):
     def children(self) -> Iterator[tuple[str, Any]]:
         return ((str(i), layer) for i, layer in enumerate(self.layers))
 
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.layers[i]
+
     def zero_state(self, batch: int) -> tuple[Any, ...]:
         """The zero state of each layer that has one."""
         return tuple([layer.zero_state(batch) for layer in self.layers if hasattr(layer, "zero_state")])
@@ -111,7 +117,10 @@ class Sequential(Module):
             state = [None] * len(stateful)
         elif not isinstance(state, list | tuple) or len(state) != len(stateful):
             found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
-            raise ValueError(f"the state of this model is a tuple of {len(stateful)} entries; found {found}")
+            raise ValueError(
+                f"the state of this model is a tuple, one entry for each layer that has a state: {len(stateful)}; "
+                f"found {found}"
+            )
         states, after = iter(state), []
         tape = open_tape()
         outer = f"{tape.layer}." if tape and tape.layer else ""

@@ -17,16 +17,16 @@ _ASCII = str.maketrans(
     {
         **{sub: plain for plain, sub in zip("0123456789-", "₀₁₂₃₄₅₆₇₈₉₋")},
         "✂": "8<", "·": "*", "−": "-", "–": "-", "—": "-", "…": "...", "∂": "d", "‖": "|", "≤": "<=", "×": "x",
-        "←": "<-", "→": "->", "²": "^2", "█": "#", "░": ".",
+        "←": "<-", "→": "->", "²": "^2", "─": "-", "₋": "-",
     }
 )  # fmt: skip
 
 
 def can_print(text: str, stream: Any = None) -> bool:
     """True where `stream` (default: stdout as it is now) can encode `text`."""
-    encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or "ascii"
+    encoding = getattr(sys.stdout if stream is None else stream, "encoding", None)
     try:
-        text.encode(encoding)
+        text.encode(encoding or "utf-8")  # no encoding: a stream of text, which holds anything
     except (UnicodeEncodeError, LookupError):
         return False
     return True
@@ -63,6 +63,7 @@ def columns(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[st
     """Rows of cells as aligned lines; the columns numbered in `right` are set flush right."""
     if not rows:
         return []
+    rows = [tuple([printable(cell) for cell in row]) for row in rows]  # before the widths are measured
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(

@@ -28,6 +28,12 @@ class Module:
             value.name = name
         object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        found = list(self.named_parameters())
+        size = sum(p.size for _, p in found)
+        names = ", ".join(f"{name} {'×'.join(map(str, p.shape)) or 'scalar'}" for name, p in found[:12])
+        return f"{type(self).__name__}({names}{', …' if len(found) > 12 else ''}; {size:,} numbers)"
+
     def children(self) -> Iterator[tuple[str, Any]]:
         """The attributes in which parameters are looked for, by name, in the order in which they were set."""
         yield from vars(self).items()
@@ -35,7 +41,7 @@ class Module:
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Each parameter once, with its path: ("W_x", …) or ("1.W_x", …)."""
         seen: set[int] = set()
-        for name, value in _walk(self, ""):
+        for name, value in _walk(self, "", set()):
             if id(value) not in seen:
                 seen.add(id(value))
                 yield name, value
@@ -70,24 +76,25 @@ class Module:
         return dict(self.named_parameters())
 
 
-def _walk(x: Any, path: str) -> Iterator[tuple[str, Parameter]]:
+def _walk(x: Any, path: str, inside: set[int]) -> Iterator[tuple[str, Parameter]]:
+    """Every parameter in x with its path. inside: the modules that we are in, for one that holds its parent."""
     if isinstance(x, Parameter):
         yield path, x
         return
     pairs: Any = ()
-    if isinstance(x, Module):
-        pairs = x.children()
+    if isinstance(x, Module) and id(x) not in inside:
+        inside, pairs = inside | {id(x)}, x.children()
     elif isinstance(x, dict):
         pairs = x.items()
     elif isinstance(x, list | tuple):
         pairs = enumerate(x)
     for name, value in pairs:
-        yield from _walk(value, f"{path}.{name}" if path else str(name))
+        yield from _walk(value, f"{path}.{name}" if path else str(name), inside)
 
 
 def first_array(module: Any, default: Array) -> Array:
     """The array of the first parameter of `module`, by which its library and dtype are known, or `default`."""
-    for _, found in _walk(module, ""):
+    for _, found in _walk(module, "", set()):
         return found.value
     return default
 

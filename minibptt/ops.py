@@ -2,19 +2,32 @@
 
 In a docstring, y is the value, g = ∂L/∂y the adjoint that arrives. A line `∂y/∂x = …` is the derivative of an
 element-wise operation; a line `∂L/∂x = …` says what the rule returns. Where an operation broadcasts, the
-adjoint is summed back over the broadcast axes (`unbroadcast`), here and nowhere else.
+adjoint is summed back over the broadcast axes (`unbroadcast`), here and nowhere else. The operations on shapes
+and places (reshape, indexing, joining) are in places.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .backend import Array, BackendError, host_array, is_array, library_of, name_of
+from .backend import Array, BackendError, is_array, library_of, name_of
 from .dispatch import op
+from .places import (  # noqa: F401  so that this module has every operation
+    axes_of,
+    check_ids,
+    concatenate,
+    embedding,
+    getitem,
+    pick,
+    reshape,
+    split,
+    stack,
+    transpose,
+    unstack,
+)
 from .tensor import Tensor
 
 
@@ -241,17 +254,6 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 # --- reductions ------------------------------------------------------------------------------------------------
 
 
-def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axis` (None, a number or a tuple, negative counting from the end) as a tuple of numbers from 0."""
-    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    for a in axes:
-        if not isinstance(a, int | np.integer):
-            raise TypeError(f"axis must be None, a whole number or a tuple of them, found {axis!r}")
-        if not -ndim <= a < ndim:
-            raise ValueError(f"axis {a} does not exist in an array of {ndim} axes")
-    return tuple(sorted({a % ndim for a in axes}))
-
-
 def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape after reducing over `axes` with keepdims."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -260,7 +262,7 @@ def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 @op
 def sum(xp, x, *, axis=None, keepdims=False):
     """y = Σ x over `axis` (None: all; a number or a tuple);  ∂L/∂x = g, repeated over the axes summed."""
-    shape, kept = x.shape, _kept(x.shape, _axes(axis, x.ndim))
+    shape, kept = x.shape, _kept(x.shape, axes_of(axis, x.ndim))
     y = xp.sum(x, axis=axis, keepdims=keepdims)
     return y, lambda g: (xp.broadcast_to(g.reshape(kept), shape),)
 
@@ -268,7 +270,7 @@ def sum(xp, x, *, axis=None, keepdims=False):
 @op
 def mean(xp, x, *, axis=None, keepdims=False):
     """y = the mean of x over `axis`;  ∂L/∂x = g / n, repeated over the n elements averaged."""
-    shape, axes = x.shape, _axes(axis, x.ndim)
+    shape, axes = x.shape, axes_of(axis, x.ndim)
     kept, n = _kept(shape, axes), math.prod(shape[i] for i in axes)
     if n == 0:
         raise ValueError(f"the mean of no elements (shape {shape}, axis {axis}) is not defined")
@@ -280,7 +282,7 @@ def mean(xp, x, *, axis=None, keepdims=False):
 def max(xp, x, *, axis=None, keepdims=False):
     """y = the largest x over `axis`;  ∂L/∂x = g, shared evenly among the elements that are largest."""
     _real(x)
-    kept = _kept(x.shape, _axes(axis, x.ndim))
+    kept = _kept(x.shape, axes_of(axis, x.ndim))
     top = xp.max(x, axis=axis, keepdims=True) if axis is not None else xp.max(x).reshape(kept)
 
     def rule(g):
@@ -313,7 +315,7 @@ def _or_one(xp, total):
 @op
 def logsumexp(xp, x, *, axis=-1, keepdims=False):
     """y = log Σ exp x over `axis` (None: all);  ∂L/∂x = g·exp(x − y). Never overflows; −∞ is allowed."""
-    axes = _axes(axis, x.ndim)
+    axes = axes_of(axis, x.ndim)
     kept = _kept(x.shape, axes)
     z, top = _below_top(xp, x, axes)
     e = xp.exp(z)
@@ -337,173 +339,6 @@ def softmax(xp, x, *, axis=-1):
     e = xp.exp(_below_top(xp, x, axis)[0])
     y = e / _or_one(xp, xp.sum(e, axis=axis, keepdims=True))
     return y, lambda g: (y * (g - xp.sum(g * y, axis=axis, keepdims=True)),)
-
-
-# --- shapes and places -----------------------------------------------------------------------------------------
-
-
-@op
-def reshape(xp, x, *, shape):
-    """y = the elements of x in `shape` (one −1 is worked out);  ∂L/∂x = g in the shape of x."""
-    before = x.shape
-    return x.reshape(shape), lambda g: (g.reshape(before),)
-
-
-@op
-def transpose(xp, x, *, axes=None):
-    """y = x with its axes in the order `axes` (None: reversed);  ∂L/∂x = g in the inverse order."""
-    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(a % x.ndim for a in axes)
-    if axes is not None and _axes(tuple(axes), x.ndim) != tuple(range(x.ndim)):
-        raise ValueError(f"repeated or missing axis in {tuple(axes)}: name each of the {x.ndim} axes once")
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    return xp.transpose(x, order), lambda g: (xp.transpose(g, inverse),)
-
-
-def _has_repeats(index: Any) -> bool:
-    """Can this index name one element twice? Numbers, slices and boolean masks cannot; integer arrays can."""
-    parts = index if isinstance(index, tuple) else (index,)
-    plain = (int, slice, type(None), type(Ellipsis), np.integer)
-    return not all(isinstance(p, plain) or getattr(p, "dtype", np.dtype(int)).kind == "b" for p in parts)
-
-
-def _own_index(xp: Any, p: Any) -> Any:
-    """A part of an index as an array of our own, which nobody changes before the gradient is asked for."""
-    if isinstance(p, list):
-        return xp.asarray(np.asarray(p, dtype=None if p else int))
-    if not is_array(p):
-        return p
-    if library_of(p) is not xp:
-        raise BackendError(f"getitem: the index is a {name_of(library_of(p))} array, the tensor a {name_of(xp)} one")
-    return p.copy()
-
-
-@op
-def getitem(xp, x, *, index):
-    """y = x[index], with slices, numbers, integer arrays (repeats add up) and boolean masks;  ∂L/∂x = g put back."""
-    shape = x.shape
-    parts = [_own_index(xp, getattr(p, "value", p)) for p in (index if isinstance(index, tuple) else (index,))]
-    index = tuple(parts) if isinstance(index, tuple) else parts[0]
-    repeats = _has_repeats(index)
-
-    def rule(g):
-        dx = xp.zeros(shape, dtype=g.dtype)
-        if repeats:
-            xp.add.at(dx, index, g)
-        else:
-            dx[index] = g
-        return (dx,)
-
-    return x[index], rule
-
-
-@op
-def pick(xp, x, *, ids):
-    """y[…] = x[…, ids[…]], one element of the last axis for each row;  ∂L/∂x = g put back.
-
-    x: (…, V); ids: host integers (…), checked here: ValueError outside 0 … V − 1.
-    """
-    shape, V = x.shape, x.shape[-1]
-    ids = check_ids(ids, V, "pick")
-    if ids.shape != shape[:-1]:
-        raise ValueError(f"ids must have shape {shape[:-1]}, found {ids.shape}")
-    place = xp.asarray(np.arange(ids.size) * V + ids.reshape(-1))  # in the flattened x
-
-    def rule(g):
-        dx = xp.zeros(math.prod(shape), dtype=g.dtype)
-        dx[place] = g.reshape(-1)
-        return (dx.reshape(shape),)
-
-    return x.reshape(-1)[place].reshape(shape[:-1]), rule
-
-
-def check_ids(ids: Any, V: int, what: str) -> np.ndarray:
-    """Token ids, checked on the host. TypeError where they are no integers, ValueError outside 0 … V − 1."""
-    ids = host_array(f"{what}: ids, which are checked on the host,", ids)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"{what}: ids must be integers, found {ids.dtype}")
-    wrong = np.argwhere((ids < 0) | (ids >= V))
-    if wrong.size:
-        place = tuple(wrong[0].tolist())
-        raise ValueError(f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({len(wrong)} such ids)")
-    return ids
-
-
-@op
-def embedding(xp, W, *, ids):
-    """y[…] = W[ids[…]], the rows of W;  ∂L/∂W = the g of every use of a row, added up.
-
-    W: (V, D); ids: host integers (…), checked here: ValueError outside 0 … V − 1.
-    """
-    V, D = W.shape
-    ids = xp.array(check_ids(ids, V, "embedding"))
-
-    def rule(g):
-        dW = xp.zeros((V, D), dtype=g.dtype)
-        xp.add.at(dW, ids.reshape(-1), g.reshape(-1, D))
-        return (dW,)
-
-    return W[ids], rule
-
-
-@op
-def _concatenate(xp, *xs, axis=0):
-    """y = the xs one after the other along `axis`;  ∂L/∂x_i = its piece of g."""
-    y = xp.concatenate(xs, axis=axis)
-    ends = np.cumsum([x.shape[axis] for x in xs])[:-1].tolist()
-    return y, lambda g: xp.split(g, ends, axis=axis)
-
-
-def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """The tensors one after the other along `axis`. ValueError where there is none or the other sizes differ."""
-    return _concatenate(*_some(tensors, "concatenate"), axis=axis)
-
-
-@op
-def _stack(xp, *xs, axis=0):
-    """y = the xs side by side along a new axis;  ∂L/∂x_i = its slice of g."""
-    y = xp.stack(xs, axis=axis)
-    place = (slice(None),) * (axis % y.ndim)
-    n = len(xs)
-    return y, lambda g: [g[(*place, i)] for i in range(n)]
-
-
-def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """The tensors side by side along a new axis. ValueError where there is none or the shapes differ."""
-    return _stack(*_some(tensors, "stack"), axis=axis)
-
-
-def _some(tensors: Sequence[Any], name: str) -> list[Any]:
-    if isinstance(tensors, Tensor) or not len(tensors):
-        raise ValueError(f"{name} takes a list of at least one tensor")
-    return list(tensors)
-
-
-@op
-def unstack(xp, x, *, axis=0):
-    """ys = the slices of x along `axis`, as a tuple, recorded once;  ∂L/∂x = the g of the slices, stacked."""
-    place = (slice(None),) * _axes(axis, x.ndim)[0]
-    if x.shape[axis] == 0:
-        raise ValueError(f"axis {axis} has no slices to take apart (shape {x.shape})")
-    ys = tuple([x[(*place, i)] for i in range(x.shape[axis])])
-    shapes = [y.shape for y in ys]
-    return ys, lambda g: (xp.stack(_filled(xp, g, shapes), axis=axis),)
-
-
-@op
-def split(xp, x, *, pieces, axis=0):
-    """ys = x in pieces along `axis`, as a tuple: so many equal ones, or cut at a list of places (NumPy's split).
-
-    ∂L/∂x = the g of the pieces, one after the other.
-    """
-    ys = tuple(xp.split(x, pieces, axis=axis))
-    shapes = [y.shape for y in ys]
-    return ys, lambda g: (xp.concatenate(_filled(xp, g, shapes), axis=axis),)
-
-
-def _filled(xp, g, shapes):
-    """The adjoints of several outputs, zeros standing for those that nobody used."""
-    dtype = next(part.dtype for part in g if part is not None)
-    return [xp.zeros(shape, dtype=dtype) if part is None else part for part, shape in zip(g, shapes)]
 
 
 # --- the operators and methods of Tensor are these functions ------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from .backend import library_of
@@ -17,15 +19,22 @@ class Adam:
     """
 
     def __init__(self, model: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
+        if not hasattr(model, "named_parameters"):
+            raise TypeError(f"Adam takes one module, found {type(model).__name__}; put several into a Sequential")
+        if not isinstance(lr, int | float) or not 0 < lr < math.inf:
+            raise ValueError(f"Adam: lr must be a positive number, found {lr!r}")
         self.parameters: dict[str, Parameter] = dict(model.named_parameters())
         if not self.parameters:
             raise ValueError(f"Adam: {type(model).__name__} has no parameters to learn")
-        self.lr, self.betas, self.eps, self.t = lr, betas, eps, 0
+        self.lr: float = lr
+        self.betas, self.eps, self.t = betas, eps, 0
         self.m = {name: 0 * p.value for name, p in self.parameters.items()}
         self.v = {name: 0 * p.value for name, p in self.parameters.items()}
 
     def step(self, gradients: Gradients) -> None:
         """Move every parameter once. ValueError where the gradients are not those of this model."""
+        if not isinstance(gradients, Mapping):
+            raise TypeError(f"Adam: step takes tape.gradient(loss, model), found {type(gradients).__name__}")
         if set(gradients) != set(self.parameters):
             raise ValueError(f"Adam: gradients of {sorted(gradients)}, parameters {sorted(self.parameters)}")
         for name, p in self.parameters.items():

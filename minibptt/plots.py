@@ -8,7 +8,8 @@ can tell apart; markers and line styles carry the same difference in grey.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+import warnings
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -41,7 +42,8 @@ def compare(result: Comparison, ax: Any = None) -> Any:
         _steps_axis(axes, rows, result.T)
     if figure is not None:
         head = "What truncation keeps of the gradient"
-        figure.suptitle(f"{head}\n{result.title}" if result.title else head, fontsize=16)
+        title = f"{head}\n{fill(result.title, 90)}" if result.title else head
+        figure.suptitle(title, fontsize=16, parse_math=False)  # a $ in a file's name is a $
     return ax
 
 
@@ -56,57 +58,61 @@ def _share(rows: list[Row], ax: Any) -> None:
                 textcoords="offset points", color=GREY, fontsize=12)  # fmt: skip
     ax.set_title("Kept share of the descent", fontsize=15)
     ax.set_ylabel("share  ⟨g, G⟩ / ‖G‖²", fontsize=14)
-    ax.legend(loc="lower right", fontsize=12, frameon=False)
+    _legend(ax)
 
 
 def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
     """The relative error on a log axis. An error of exactly 0 has no place there: it is marked at the bottom."""
-    inexact = [r for r in rows if r.spread("error").mean > 0]
-    exact = [r for r in rows if r.spread("error").mean == 0]
-    if inexact:
-        _band(ax, inexact, "error", ORANGE, "s")
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda e, _: f"{e:g}"))
-        ax.yaxis.set_minor_locator(NullLocator())
-        low, high = ax.get_ylim()
-        low, high = min(low, 0.1), max(high, 1.2)
-        floor = low / (high / low) ** 0.12
-        ax.set_ylim(floor / 1.05, high * 1.05)
-        ax.axhline(1, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
-        ax.annotate("as large as the gradient itself", (0.985, 1), xycoords=("axes fraction", "data"),
-                    xytext=(0, 5), textcoords="offset points", ha="right", color=GREY, fontsize=12)  # fmt: skip
-    else:
-        floor = 0.0
-    if exact:
-        ax.plot([r.longest for r in exact], [floor] * len(exact), "v", color=GREY, markersize=11, clip_on=False,
-                zorder=4, linestyle="none")  # fmt: skip
-        ax.annotate("exactly 0", (exact[-1].longest, floor), xytext=(-10, 4), textcoords="offset points",
-                    ha="right", color=GREY, fontsize=12)  # fmt: skip
-    if inexact:
-        _first_offset(ax, inexact, result)
     ax.set_title("Relative error of the gradient", fontsize=15)
     ax.set_ylabel("error  ‖g − G‖ / ‖G‖", fontsize=14)
-    if inexact:
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 0.1), fontsize=12, frameon=False)
+    errors = [v for r in rows for v in r.values["error"] if v > 0]
+    if not errors:
+        ax.set_ylim(0, 1)
+        ax.annotate("every schedule here is exact", (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize=14)
+        return
+    low, high = min(*errors, 0.1), max(*errors, 1.2)
+    floor = low / (high / low) ** 0.15
+    ax.set_yscale("log")
+    ax.set_ylim(floor / 1.05, high * 1.1)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda e, _: f"{e:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
+    inexact = [r for r in rows if r.spread("error").mean > 0]
+    exact = [r.longest for r in rows if r.spread("error").mean == 0]
+    _band(ax, inexact, "error", ORANGE, "s", floor)
+    ax.axhline(1, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
+    ax.annotate("as large as the gradient itself", (0.985, 1), xycoords=("axes fraction", "data"), xytext=(0, -6),
+                textcoords="offset points", ha="right", va="top", color=GREY, fontsize=12)  # fmt: skip
+    if exact:
+        ax.plot(exact, [floor] * len(exact), "v", color=GREY, markersize=11, clip_on=False, zorder=4)
+        ax.annotate("exactly 0", (exact[0], floor), xytext=(-10, 4), textcoords="offset points", ha="right",
+                    color=GREY, fontsize=12)  # fmt: skip
+    _first_offset(ax, inexact, result)
+    _legend(ax)
 
 
 def _first_offset(ax: Any, rows: list[Row], result: Comparison) -> None:
     """The error where cuts fall at k, 2k, …; where it rises with k, say so, or it looks like a mistake."""
-    error = {r.longest: r.values["error"][0] for r in rows}
+    error = {r.longest: r.values["error"][0] for r in rows if r.values["error"][0] > 0}
     ax.plot(list(error), list(error.values()), color="black", linestyle=(0, (4, 2)), linewidth=1.3, marker="D",
             markersize=4, zorder=4, label="cuts at k, 2k, … (offset 0)")  # fmt: skip
-    rises = [(a, b) for a, b in result.rises() if a in rows and b in rows]
+    rises = [(a, b) for a, b in result.rises() if a.longest in error and b.longest in error]
     for a, b in rises:
         label = "there, a longer window is further off" if (a, b) == rises[0] else None
         ax.plot([a.longest, b.longest], [error[a.longest], error[b.longest]], color="black", linewidth=4, zorder=5,
                 solid_capstyle="round", label=label)  # fmt: skip
 
 
-def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str) -> None:
+def _legend(ax: Any) -> None:
+    """Below the axes, where it cannot lie on the data."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=12, frameon=False)
+
+
+def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str, floor: float = -math.inf) -> None:
+    """The mean with its range and a dot for each offset; the range is drawn down to `floor` at the most."""
     ks = [r.longest for r in rows]
     spreads = [r.spread(measure) for r in rows]
-    ax.fill_between(ks, [s.low for s in spreads], [s.high for s in spreads], color=colour, alpha=0.18,
+    ax.fill_between(ks, [max(s.low, floor) for s in spreads], [s.high for s in spreads], color=colour, alpha=0.18,
                     linewidth=0, label="range over offsets")  # fmt: skip
     for row in rows:
         values = row.values[measure]
@@ -117,11 +123,14 @@ def _band(ax: Any, rows: list[Row], measure: str, colour: str, marker: str) -> N
 
 def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
     ks = sorted({r.longest for r in rows})
-    crowded = {a for a, b in pairwise(ks) if b < 1.4 * a}  # a tick, but no room for its number
+    numbered = ks[-1:]  # every k has a tick; from the longest down, a number where there is room for it
+    for k in reversed(ks):
+        if k * 1.4 <= numbered[0]:
+            numbered.insert(0, k)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_locator(FixedLocator(ks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: "" if round(k) in crowded else f"{k:g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:g}" if round(k) in numbered else ""))
     ax.set_xlim(ks[0] / 1.25, ks[-1] * 1.25)
     ax.set_xlabel(f"chunk length k in steps (of T = {T})", fontsize=14)
     ax.tick_params(labelsize=12)
@@ -132,4 +141,6 @@ def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
 def save(ax: Any, path: Any, dpi: int = 150) -> None:
     """Write the figure that `ax` (an Axes or an array of them) belongs to."""
     first = ax if hasattr(ax, "figure") else ax[0]
-    first.figure.savefig(path, dpi=dpi)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
+        first.figure.savefig(path, dpi=dpi)

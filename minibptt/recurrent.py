@@ -89,7 +89,7 @@ class RNN(Recurrent):
 class LSTM(Recurrent):
     """LSTM layers (cells/lstm.py). D: inputs; H: hidden units; forget_bias: the forget gate's part of b at the start.
 
-    rng: an int or a generator, spread over the layers. dtype: float32 unless given. The state: ((h, c), …), (B, H) each.
+    rng: an int or a generator, spread over the layers. dtype: float32 unless given. State: ((h, c), …), (B, H) each.
     """
 
     def __init__(

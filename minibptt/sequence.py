@@ -45,7 +45,14 @@ def unroll(
     ValueError for T = 0 and for shapes that do not fit, which it names; TypeError for a cell whose `step` does not
     return (output, next state), and for one without explicit passes where they are asked for.
     """
+    if not isinstance(cell, Cell):
+        hint = "call it: model(x)" if hasattr(cell, "zero_state") else "make it a subclass of minibptt.Cell"
+        raise TypeError(f"unroll takes a cell; {type(cell).__name__} is none: {hint}")
     x = sequence_input(x)
+    if hasattr(cell, "D") and (x.ndim != 3 or x.shape[2] != cell.D):
+        raise ValueError(
+            f"{type(cell).__name__} takes sequences (T, B, D = {cell.D}), time first; found shape {x.shape}"
+        )
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     resets = _flags("resets", resets, T, B)
@@ -65,6 +72,7 @@ def unroll(
     here: Any = [None if flags is None else xp.asarray(flags) for flags in (real, resets)]  # copied once
     real_here, resets_here = here
     names, form = cell.names_of(state), [path for path, _ in leaves(state)]
+    shapes = [None] * len(form) if zero is None else [z.shape for _, z in leaves(zero)]
     tape = open_tape()
     steps = ops.unstack(x) if isinstance(x, Tensor) else x
     outputs = []
@@ -74,7 +82,7 @@ def unroll(
                 state = cut(state)
             if resets is not None and resets[t].any():
                 state = _choose(resets_here[t], zero, state)
-            out, new = _step(cell, steps[t], state, form)
+            out, new = _step(cell, steps[t], state, form, shapes)
             if real is not None and not real[t].all():
                 out = ops.where(_rows(real_here[t], out), out, 0)
                 kept = _choose(real_here[t], new, state)
@@ -151,6 +159,8 @@ def _over_entries(real: np.ndarray, x: Any) -> Any:
 
 def sequence_input(x: Any) -> Any:
     """x as a tensor or an array. ValueError where it is no sequence (T, B, …) with T ≥ 1 and B ≥ 1."""
+    if x is None or isinstance(x, str):
+        raise TypeError(f"a sequence is an array or a tensor (T, B, …), found {x!r}")
     if not isinstance(x, Tensor):
         x = as_array(x)
     if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 1:
@@ -202,7 +212,7 @@ def _initial(cell: Cell, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple
     return state, zero
 
 
-def _step(cell: Cell, x: Any, state: Any, form: list[str]) -> tuple[Tensor, Any]:
+def _step(cell: Cell, x: Any, state: Any, form: list[str], shapes: list[Any]) -> tuple[Tensor, Any]:
     result = cell.step(x, state)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise TypeError(
@@ -215,7 +225,12 @@ def _step(cell: Cell, x: Any, state: Any, form: list[str]) -> tuple[Tensor, Any]
             f"{type(cell).__name__}.step must return a state of the form that it was given, with the parts "
             f"{_parts(form)}; it returned {_parts([path for path, _ in found])}"
         )
-    for path, part in found:
+    for (path, part), shape in zip(found, shapes):
+        if isinstance(part, Tensor) and shape is not None and part.shape != shape:
+            raise ValueError(
+                f"{type(cell).__name__}.step must keep the shape of its state: part {path or '(the whole)'} is "
+                f"{part.shape} after the step, and {shape} in zero_state"
+            )
         if not isinstance(part, Tensor):
             raise TypeError(
                 f"{type(cell).__name__}.step must return a state of tensors; part {path or '(the whole)'} is "
@@ -229,7 +244,7 @@ def _kept_leaves(kept: Any, names: list[str]) -> list[Tensor | None]:
 
 
 def _parts(paths: list[str]) -> str:
-    return ", ".join(path or "(one tensor)" for path in paths) or "(none)"
+    return ", ".join(f"part {path}" if path else "(one tensor)" for path in paths) or "(none)"
 
 
 def _rows(flags: Any, like: Tensor) -> Any:

@@ -36,6 +36,14 @@ _MODULES = [
 ]
 
 
+WORDS = {  # what the predictor of each task's baseline knows
+    "text": "knowing only how often each character occurs",
+    "coin": "knowing nothing",
+    "adding": "always predicting the mean",
+    "copy": "without memory",
+}
+
+
 class TaskError(ValueError):
     """A task that cannot be made from what was given: one line that says what was found and what to do."""
 
@@ -46,7 +54,7 @@ class Task:
 
     batch(rng, B): (x, y) for training; x is (T, B) token ids where `ids`, else (T, B, inputs) floats.
     sample(B): the batch on which schedules are compared. inputs: tokens or features; outputs: classes, or
-    numbers per step. loss(outputs, y). baseline: the loss that needs no memory, None where it is not known.
+    numbers per step. loss(outputs, y). baseline: the loss of a simple predictor; baseline_is says which.
     """
 
     name: str
@@ -56,7 +64,8 @@ class Task:
     loss: Callable[..., Tensor]
     batch: Callable[[np.random.Generator, int], tuple[Any, Any]]
     sample: Callable[[int], tuple[Any, Any]]
-    baseline: float | None = None
+    baseline: float
+    baseline_is: str
     symbols: str = ""
 
 
@@ -64,23 +73,29 @@ def read_text(path: str | Path) -> str:
     """The text of a UTF-8 file. TaskError where it is missing, empty, a folder, binary or in another encoding."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(2**16)
+            if b"\0" not in data:  # a device such as /dev/zero has no end
+                data += file.read()
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise TaskError(f"{path} is a folder; a text file is needed") from None
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}") from None
-    if not data:
-        raise TaskError(f"{path} is empty")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise TaskError(f"{path} is UTF-16. Save it as UTF-8 first")
     if b"\0" in data:
         raise TaskError(f"{path} is not a text file: it has a zero byte at {data.index(0)}")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise TaskError(
             f"{path} is not UTF-8: byte {data[error.start]:#04x} at {error.start}. Save it as UTF-8 first"
         ) from None
+    if not text:
+        raise TaskError(f"{path} is empty")
+    return text
 
 
 def standard_library(characters: int = 500_000) -> str:
@@ -116,6 +131,8 @@ def text_task(text: str, T: int, name: str = "text") -> Task:
             f"{T + 1}. Give a longer text or a smaller --length"
         )
     symbols = "".join(sorted(set(text)))
+    if len(symbols) < 2:
+        raise TaskError(f"the text has one distinct character ({symbols!r}): there is nothing to predict")
     place = {symbol: i for i, symbol in enumerate(symbols)}
     ids = np.array([place[c] for c in text])
 
@@ -134,7 +151,7 @@ def text_task(text: str, T: int, name: str = "text") -> Task:
     counts = np.bincount(ids)
     p = counts[counts > 0] / len(ids)
     entropy = float(-(p * np.log(p)).sum())
-    return Task(name, True, len(symbols), len(symbols), cross_entropy, batch, sample, entropy, symbols)
+    return Task(name, True, len(symbols), len(symbols), cross_entropy, batch, sample, entropy, WORDS["text"], symbols)
 
 
 def coin_task(T: int) -> Task:
@@ -151,7 +168,7 @@ def coin_task(T: int) -> Task:
         y = rng.random((T, B)) < 0.5 + 0.5 * past[0] - 0.25 * past[1]
         return x[..., None].astype(np.float32), y.astype(int)
 
-    return Task("coin", False, 1, 2, cross_entropy, batch, _sampled(batch), 0.6616)
+    return Task("coin", False, 1, 2, cross_entropy, batch, _sampled(batch), 0.6616, WORDS["coin"])
 
 
 def adding_task(T: int) -> Task:
@@ -173,7 +190,7 @@ def adding_task(T: int) -> Task:
     def last_step(outputs: Tensor, y: Any) -> Tensor:
         return mse(outputs[-1], y)
 
-    return Task("adding", False, 2, 1, last_step, batch, _sampled(batch), 1 / 6)
+    return Task("adding", False, 2, 1, last_step, batch, _sampled(batch), 1 / 6, WORDS["adding"])
 
 
 def copy_task(T: int) -> Task:
@@ -192,7 +209,7 @@ def copy_task(T: int) -> Task:
         x[-11] = 9
         return x, y
 
-    return Task("copy", True, 10, 9, cross_entropy, batch, _sampled(batch), 10 * math.log(8) / T)
+    return Task("copy", True, 10, 9, cross_entropy, batch, _sampled(batch), 10 * math.log(8) / T, WORDS["copy"])
 
 
 def _sampled(batch: Callable[[np.random.Generator, int], tuple[Any, Any]]) -> Callable[[int], tuple[Any, Any]]:

@@ -130,6 +130,17 @@ class Tensor:
         """f"{loss:.3f}" formats the single element; without a specification it is `repr`."""
         return format(self.item(), spec) if spec else repr(self)
 
+    def __getattr__(self, name: str) -> Any:  # asked only for names that are not there
+        other = {
+            "backward": "tape.gradient(loss, model)",
+            "grad": "tape.gradient(loss, tensor)",
+            "detach": "mb.cut(tensor)",
+            "numpy": "mb.to_numpy(tensor)",
+            "data": "tensor.value",
+        }.get(name)
+        hint = f"; here it is {other}" if other else ""
+        raise AttributeError(f"a {type(self).__name__} has no {name!r}{hint}")
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The value, where it is on the host: plotting and printing need no more. A copy never joins the tape."""
         if library_of(self.value) is not np:

@@ -215,7 +215,14 @@ def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gr
 
 def call_loss(loss: Callable[..., Tensor], outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:
     """loss(outputs, y), or loss(outputs, y, mask=mask) where there is padding. ValueError for what is no scalar."""
-    value = loss(outputs, y) if mask is None else loss(outputs, y, mask=mask)
+    if not callable(loss):
+        raise TypeError(f"the loss must be a function of (outputs, y), found {type(loss).__name__}")
+    try:
+        value = loss(outputs, y) if mask is None else loss(outputs, y, mask=mask)
+    except TypeError as error:
+        if mask is not None and "'mask'" in str(error):
+            raise TypeError("with lengths or a mask the loss is called as loss(outputs, y, mask=…)") from error
+        raise
     if not isinstance(value, Tensor) or value.size != 1:
         found = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"the loss must return a scalar tensor, found {found}")

@@ -35,6 +35,11 @@ class Cell(Module):
         """(output, next state) from x_t (B, …) and the state after step t − 1."""
         raise TypeError(f"{type(self).__name__} has no step(x, state): define it")
 
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} is one step; over a sequence: outputs, state = minibptt.unroll(cell, x)"
+        )
+
     def names_of(self, state: Any) -> list[str]:
         """A name for each leaf of `state`."""
         paths = [path for path, _ in leaves(state)]
