@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .backend import synchronize
+from .cells import buffers
 from .gradients import Gradients
 from .listing import columns, printable
 from .module import evaluating
@@ -276,6 +277,7 @@ def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int
         synchronize(_an_array(gradients))
         times.append(time.perf_counter() - start)
     del gradients
+    buffers.clear()  # so that this run pays for its arrays
     running = tracemalloc.is_tracing()
     if not running:
         tracemalloc.start()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, library_of
+from .buffers import empty
 
 
 class Saved:
@@ -22,9 +23,10 @@ class Saved:
     state. real, resets: (T, B) booleans on the host, or None. Nothing in it is used again by another call.
     """
 
-    # What a cell keeps besides: the values of its gates (T, B, G·H), and for the LSTM tanh c_t, for the GRU u_t.
+    # What a cell keeps besides: the LSTM its gates A (T, B, 4H) and tanh c_t; the GRU r and z in A (T, B, 2H), n and u.
     A: Array
     tanh_c: Array
+    n: Array
     u: Array
 
     def __init__(
@@ -33,7 +35,7 @@ class Saved:
         self.x, self.xp = x, library_of(x)
         self.W_x, self.W_h = cell.W_x.value, cell.W_h.value
         self.T, self.B = x.shape[:2]
-        self.states = [self.xp.empty((self.T + 1, self.B, h.shape[-1]), dtype=h.dtype) for h in state]
+        self.states = [empty(self.xp, (self.T + 1, self.B, h.shape[-1]), h.dtype) for h in state]
         for buffer, h in zip(self.states, state):
             buffer[0] = h  # (B, H), or what broadcasts to it
         self._padded: Any = None if real is None else ~real.all(axis=1)
@@ -88,7 +90,7 @@ class Pass:
         """d_final: the adjoint of each part of the final state, None for one that is not used. factors: what the
         adjoint is multiplied by on its way from step t (from 0) back to step t − 1; 1 where it is not given."""
         self.saved, self.factors = saved, dict(factors or {})
-        self.adjoints = [saved.xp.empty_like(h) for h in saved.states]
+        self.adjoints = [empty(saved.xp, h.shape, h.dtype) for h in saved.states]
         for adjoint, d in zip(self.adjoints, d_final):
             adjoint[-1] = 0 if d is None else d
         self.arrived: dict[int, list[Array]] = {}
@@ -125,6 +127,19 @@ class Pass:
 def input_gradient(s: Saved, da: Array) -> Array:
     """dx_t = da_t @ W_xᵀ for all steps, (T, B, D)."""
     return (rows(da) @ s.W_x.T).reshape(s.x.shape)
+
+
+def products(xp: Any, x: Array, W: Array, b: Array) -> Array:
+    """x_t @ W + b for all steps in one product, (T, B, N), in an array of its own."""
+    a = empty(xp, (*x.shape[:2], W.shape[1]), x.dtype)
+    xp.dot(rows(x), W, out=rows(a))
+    a += b
+    return a
+
+
+def block_length(step: Array) -> int:
+    """For how many steps local derivatives are worked out at once: as many as stay in cache, about half a megabyte."""
+    return max(1, 2**17 // step.size)
 
 
 def rows(array: Array) -> Array:

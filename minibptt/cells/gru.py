@@ -34,7 +34,8 @@ from ..backend import Array, library_of, use_backend
 from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
-from .explicit import Pass, Saved, input_gradient, over_time, rows
+from .buffers import empty
+from .explicit import Pass, Saved, block_length, over_time, products, rows
 
 
 class GRUCell(Cell):
@@ -86,22 +87,23 @@ class GRUCell(Cell):
     ) -> Saved:
         """The whole sequence by hand. x: (T, B, D); state: [h₀ (B, H)]; see `explicit.Saved` for the rest."""
         s = Saved(self, x, state, real, resets)
-        # σ(a) = ½ + ½ tanh(a/2): halve what goes into r and z, scale what comes out of tanh.
-        scale = s.xp.asarray(np.repeat(np.array([0.5, 0.5, 1], x.dtype), self.H))
-        A = rows(x) @ (s.W_x * scale)
-        A += self.b.value * scale
-        s.A = A.reshape(s.T, s.B, 3 * self.H)  # all inputs in one product; then r, z, n, step by step
-        (self._forward_after if self.reset == "after" else self._forward_before)(s, s.W_h * scale)
+        xp, H, b = s.xp, self.H, self.b.value
+        # σ(a) = ½ + ½ tanh(a/2): halve what goes into r and z, scale what comes out of tanh. All inputs in one product
+        # each; then r and z, and n, step by step.
+        s.A = products(xp, x, s.W_x[:, : 2 * H] * 0.5, b[: 2 * H] * 0.5)
+        s.n = products(xp, x, s.W_x[:, 2 * H :], b[2 * H :])
+        (self._forward_after if self.reset == "after" else self._forward_before)(s)
         return s
 
-    def _forward_after(self, s: Saved, W_h: Array) -> None:
+    def _forward_after(self, s: Saved) -> None:
         xp, H, (h,), b_hn = s.xp, self.H, s.states, self.b_hn.value
-        s.u = xp.empty((s.T, s.B, H), dtype=h.dtype)
-        q, part = xp.empty_like(s.A[0]), xp.empty_like(h[0])  # q = h_{t−1} @ W_h
+        s.u = empty(xp, s.n.shape, h.dtype)
+        W_h = s.W_h.copy()
+        W_h[:, : 2 * H] *= 0.5
+        q, part = xp.empty((s.B, 3 * H), dtype=h.dtype), xp.empty_like(h[0])  # q = h_{t−1} @ W_h
         q_rz, q_n = q[:, : 2 * H], q[:, 2 * H :]
         h_prev = h[0]
-        r_, z_, n_ = self.by_gate(s.A).values()
-        for t, (rz, r, z, n, u, h_t) in enumerate(zip(s.A[..., : 2 * H], r_, z_, n_, s.u, h[1:])):
+        for t, (rz, r, z, n, u, h_t) in enumerate(zip(s.A, s.A[..., :H], s.A[..., H:], s.n, s.u, h[1:])):
             if s.irregular:
                 (h_prev,) = before = s.before(t)
             xp.matmul(h_prev, W_h, out=q)
@@ -115,13 +117,12 @@ class GRUCell(Cell):
                 s.after(t, before)
             h_prev = h_t
 
-    def _forward_before(self, s: Saved, W_h: Array) -> None:
+    def _forward_before(self, s: Saved) -> None:
         xp, H, (h,) = s.xp, self.H, s.states
-        W_rz, W_n = xp.ascontiguousarray(W_h[:, : 2 * H]), xp.ascontiguousarray(W_h[:, 2 * H :])
-        q, part, rh = xp.empty_like(s.A[0, :, : 2 * H]), xp.empty_like(h[0]), xp.empty_like(h[0])
+        W_rz, W_n = s.W_h[:, : 2 * H] * 0.5, xp.ascontiguousarray(s.W_h[:, 2 * H :])
+        q, part, rh = xp.empty_like(s.A[0]), xp.empty_like(h[0]), xp.empty_like(h[0])
         h_prev = h[0]
-        r_, z_, n_ = self.by_gate(s.A).values()
-        for t, (rz, r, z, n, h_t) in enumerate(zip(s.A[..., : 2 * H], r_, z_, n_, h[1:])):
+        for t, (rz, r, z, n, h_t) in enumerate(zip(s.A, s.A[..., :H], s.A[..., H:], s.n, h[1:])):
             if s.irregular:
                 (h_prev,) = before = s.before(t)
             xp.matmul(h_prev, W_rz, out=q)
@@ -144,73 +145,92 @@ class GRUCell(Cell):
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
         p = Pass(s, d_final, factors)
-        r, z, n = self.by_gate(s.A).values()
-        h_prev = s.all_before(0)
-        # For all steps at once, what dh_t is multiplied by on its way to da_n and da_z. A padded step has none.
-        k_n = p.real_only((1 - z) * (1 - n * n))
-        k_z = p.real_only((h_prev - n) * (z * (1 - z)))
+        xp, H = s.xp, self.H
         way = self._backward_after if self.reset == "after" else self._backward_before
-        da = way(p, p.real_only(dy), h_prev, k_n, k_z, r, z)
-        p.gates = self.by_gate(da)
-        p.dx = lambda: input_gradient(s, da)
-        p.parameters[0:0] = [lambda: over_time(s.x, da)]
-        p.parameters[2:2] = [lambda: rows(da).sum(axis=0)]
+        da_rz, da_n, W_h_gradients = way(p, p.real_only(dy), s.all_before(0))
+        p.gates = {"r": da_rz[..., :H], "z": da_rz[..., H:], "n": da_n}
+        W_rzT, W_nT = s.W_x[:, : 2 * H].T, s.W_x[:, 2 * H :].T
+        p.dx = lambda: (xp.dot(rows(da_rz), W_rzT) + xp.dot(rows(da_n), W_nT)).reshape(s.x.shape)
+        p.parameters = [
+            lambda: xp.concatenate([over_time(s.x, da_rz), over_time(s.x, da_n)], axis=1),
+            W_h_gradients[0],
+            lambda: xp.concatenate([rows(da_rz).sum(axis=0), rows(da_n).sum(axis=0)]),
+            *W_h_gradients[1:],
+        ]
         return p
 
-    def _backward_after(
-        self, p: Pass, dy: Array | None, h_prev: Array, k_n: Array, k_z: Array, r: Array, z: Array
-    ) -> Array:
-        s, xp, (dh,) = p.saved, p.saved.xp, p.adjoints
-        # da_r, da_z and du_t, which go back through W_h together: first their local derivatives, then each in its turn.
-        d = xp.empty_like(s.A)
+    def _backward_after(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array, list[Any]]:
+        s, xp, H, (dh,) = p.saved, p.saved.xp, self.H, p.adjoints
+        # d = [da_r, da_z, du], which go back through W_h together. First they and da_n hold their local derivatives, for
+        # a block of steps that stays in cache; dh_t makes them adjoints when its turn comes.
+        d, da_n = empty(xp, (s.T, s.B, 3 * H), dh.dtype), empty(xp, s.n.shape, dh.dtype)
         d_r, d_z, d_u = self.by_gate(d).values()
-        xp.multiply(k_n, s.u * (r * (1 - r)), out=d_r)
-        d_z[...] = k_z
-        xp.multiply(k_n, r, out=d_u)
-        by_gate = d.reshape(s.T, s.B, 3, self.H)
+        z = s.A[..., H:]
         W_hT, part = xp.ascontiguousarray(s.W_h.T), xp.empty_like(dh[0])
+        ahead = block_length(d[0])
         for t in range(s.T - 1, -1, -1):
+            if (s.T - 1 - t) % ahead == 0:
+                self._local_derivatives(s, h_prev, d, da_n, slice(max(0, t + 1 - ahead), t + 1))
             dh_t = dh[t + 1]
             if dy is not None:
                 xp.add(dh_t, dy[t], out=dh_t)
-            xp.multiply(by_gate[t], dh_t[:, None], out=by_gate[t])
+            for adjoint in (d_r[t], d_z[t], d_u[t], da_n[t]):
+                xp.multiply(adjoint, dh_t, out=adjoint)
             xp.matmul(d[t], W_hT, out=dh[t])
             xp.multiply(dh_t, z[t], out=part)
             xp.add(dh[t], part, out=dh[t])
             if p.irregular:
                 p.between(t)
-        da = d.copy()
-        xp.multiply(dh[1:], k_n, out=self.by_gate(da)["n"])
-        p.parameters = [lambda: over_time(h_prev, d), lambda: rows(d_u).sum(axis=0)]
-        return da
+        return d[..., : 2 * H], da_n, [lambda: over_time(h_prev, d), lambda: rows(d_u).sum(axis=0)]
 
-    def _backward_before(
-        self, p: Pass, dy: Array | None, h_prev: Array, k_n: Array, k_z: Array, r: Array, z: Array
-    ) -> Array:
+    def _local_derivatives(self, s: Saved, h_prev: Array, d: Array, k_n: Array, steps: slice) -> None:
+        """What dh_t is multiplied by on its way to da_r, da_z and du (side by side in d) and da_n, for some steps."""
+        xp, H = s.xp, self.H
+        r, z, n, u = s.A[steps, :, :H], s.A[steps, :, H:], s.n[steps], s.u[steps]
+        k_r, k_z, k_u = self.by_gate(d[steps]).values()
+        k_n = k_n[steps]
+        xp.multiply(n, n, out=k_n)
+        xp.subtract(1, k_n, out=k_n)
+        xp.subtract(1, z, out=k_z)
+        xp.multiply(k_n, k_z, out=k_n)  # (1 − z)(1 − n²)
+        xp.multiply(k_z, z, out=k_z)
+        xp.subtract(h_prev[steps], n, out=k_u)
+        xp.multiply(k_z, k_u, out=k_z)  # (h − n) z (1 − z)
+        xp.subtract(1, r, out=k_r)
+        xp.multiply(k_r, r, out=k_r)
+        xp.multiply(k_r, u, out=k_r)
+        xp.multiply(k_r, k_n, out=k_r)  # u r (1 − r), by way of da_n
+        xp.multiply(k_n, r, out=k_u)
+        if s.real is not None:  # a padded step has no derivative
+            d[steps] = xp.where(s.real[steps], d[steps], 0)
+            k_n[...] = xp.where(s.real[steps], k_n, 0)
+
+    def _backward_before(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array, list[Any]]:
         s, xp, H, (dh,) = p.saved, p.saved.xp, self.H, p.adjoints
+        r, z, n = s.A[..., :H], s.A[..., H:], s.n
         k_r = h_prev * (r * (1 - r))
-        da = xp.empty_like(s.A)
-        da_rz, da_n = da[..., : 2 * H], da[..., 2 * H :]
+        da_rz, da_n = empty(xp, s.A.shape, dh.dtype), empty(xp, n.shape, dh.dtype)
+        da_r, da_z = da_rz[..., :H], da_rz[..., H:]  # da_z and da_n hold their local derivatives first
+        da_z[...] = p.real_only((h_prev - n) * (z * (1 - z)))
+        da_n[...] = p.real_only((1 - z) * (1 - n * n))
         W_rzT, W_nT = xp.ascontiguousarray(s.W_h[:, : 2 * H].T), xp.ascontiguousarray(s.W_h[:, 2 * H :].T)
-        d_rz, d_n = xp.empty_like(da_rz[0]), xp.empty_like(dh[0])
         dm, part = xp.empty_like(dh[0]), xp.empty_like(dh[0])
         for t in range(s.T - 1, -1, -1):
             dh_t = dh[t + 1]
             if dy is not None:
                 xp.add(dh_t, dy[t], out=dh_t)
-            xp.multiply(dh_t, k_n[t], out=d_n)
-            xp.matmul(d_n, W_nT, out=dm)
-            xp.multiply(dm, k_r[t], out=d_rz[:, :H])
-            xp.multiply(dh_t, k_z[t], out=d_rz[:, H:])
-            xp.matmul(d_rz, W_rzT, out=dh[t])
+            xp.multiply(da_n[t], dh_t, out=da_n[t])
+            xp.multiply(da_z[t], dh_t, out=da_z[t])
+            xp.matmul(da_n[t], W_nT, out=dm)
+            xp.multiply(dm, k_r[t], out=da_r[t])
+            xp.matmul(da_rz[t], W_rzT, out=dh[t])
             for d, k in ((dm, r[t]), (dh_t, z[t])):
                 xp.multiply(d, k, out=part)
                 xp.add(dh[t], part, out=dh[t])
-            da_n[t], da_rz[t] = d_n, d_rz
             if p.irregular:
                 p.between(t)
-        p.parameters = [lambda: xp.concatenate([over_time(h_prev, da_rz), over_time(r * h_prev, da_n)], axis=1)]
-        return da
+        gradient = lambda: xp.concatenate([over_time(h_prev, da_rz), over_time(r * h_prev, da_n)], axis=1)  # noqa: E731
+        return da_rz, da_n, [gradient]
 
 
 def _sigmoid_of_twice(xp: Any, a: Array) -> None:

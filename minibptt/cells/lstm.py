@@ -30,7 +30,8 @@ from ..backend import Array, library_of, use_backend
 from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, assign, zeros
 from .base import Cell
-from .explicit import Pass, Saved, input_gradient, over_time, rows
+from .buffers import empty
+from .explicit import Pass, Saved, block_length, input_gradient, over_time, products, rows
 
 
 class LSTMCell(Cell):
@@ -77,12 +78,10 @@ class LSTMCell(Cell):
         xp, H, (h, c) = s.xp, self.H, s.states
         # σ(z) = ½ + ½ tanh(z/2), so one tanh serves all gates: halve what goes into i, f, o, scale what comes out.
         scale, shift = _half_gates(xp, H, x.dtype)
-        A = rows(x) @ (s.W_x * scale)
-        A += self.b.value * scale
-        A = A.reshape(s.T, s.B, 4 * H)  # all inputs in one product; z_t, then i, f, g, o, step by step
+        A = products(xp, x, s.W_x * scale, self.b.value * scale)  # z_t, then i, f, g, o, step by step
         W_h = s.W_h * scale
         i_, f_, g_, o_ = self.by_gate(A).values()
-        tanh_c_ = xp.empty((s.T, s.B, H), dtype=x.dtype)
+        tanh_c_ = empty(xp, (s.T, s.B, H), x.dtype)
         z, ig = xp.empty_like(A[0]), xp.empty_like(h[0])
         h_prev, c_prev = h[0], c[0]
         steps = zip(A, i_, f_, g_, o_, tanh_c_, c[1:], h[1:])
@@ -118,12 +117,12 @@ class LSTMCell(Cell):
         dy = p.real_only(dy)
         f_ = self.by_gate(s.A)["f"]
         W_hT = xp.ascontiguousarray(s.W_h.T)
-        dz = xp.empty_like(s.A)  # holds each step's local derivatives first, dz_t when its turn comes
+        dz = empty(xp, s.A.shape, s.A.dtype)  # holds each step's local derivatives first, dz_t when its turn comes
         dz_i, dz_f, dz_g, dz_o = self.by_gate(dz).values()
-        dc_dh = xp.empty_like(s.tanh_c)  # o (1 − tanh² c)
+        dc_dh = empty(xp, s.tanh_c.shape, s.A.dtype)  # o (1 − tanh² c)
         part = xp.empty_like(dh[0])
         c_prev = s.all_before(1)
-        ahead = max(1, BLOCK // s.A[0].size)  # local derivatives for a block of steps that stays in cache
+        ahead = block_length(s.A[0])
         for t in range(s.T - 1, -1, -1):
             if (s.T - 1 - t) % ahead == 0:
                 self._local_derivatives(s, c_prev, dz, dc_dh, slice(max(0, t + 1 - ahead), t + 1))
@@ -168,9 +167,6 @@ class LSTMCell(Cell):
         if s.real is not None:  # a padded step has no derivative
             k[...] = xp.where(s.real[steps], k, 0)
             k_c[...] = xp.where(s.real[steps], k_c, 0)
-
-
-BLOCK = 2**17  # elements of z: half a megabyte in float32
 
 
 def _half_gates(xp: Any, H: int, dtype: Any) -> tuple[Array, Array]:

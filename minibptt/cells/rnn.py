@@ -25,7 +25,8 @@ from ..backend import Array, library_of, use_backend
 from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
-from .explicit import Pass, Saved, input_gradient, over_time, rows
+from .buffers import empty
+from .explicit import Pass, Saved, input_gradient, over_time, products, rows
 
 NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu, "linear": None}
 
@@ -68,7 +69,7 @@ class RNNCell(Cell):
         """The whole sequence by hand. x: (T, B, D); state: [h₀ (B, H)]; see `explicit.Saved` for the rest."""
         s = Saved(self, x, state, real, resets)
         xp, (h,), W_h = s.xp, s.states, s.W_h
-        A = (rows(x) @ s.W_x + self.b.value).reshape(s.T, s.B, self.H)  # all inputs in one product
+        A = products(xp, x, s.W_x, self.b.value)
         h_prev = h[0]
         for t, (a, h_t) in enumerate(zip(A, h[1:])):
             if s.irregular:
@@ -96,13 +97,14 @@ class RNNCell(Cell):
         xp, (h,), (dh,) = s.xp, s.states, p.adjoints
         W_hT = xp.ascontiguousarray(s.W_h.T)
         # φ'(a_t) for all steps at once; each becomes da_t when its turn comes.
+        da = empty(xp, h[1:].shape, h.dtype)
         if self.nonlinearity == "tanh":
-            da = xp.multiply(h[1:], h[1:])
+            xp.multiply(h[1:], h[1:], out=da)
             xp.subtract(1, da, out=da)
         elif self.nonlinearity == "relu":
-            da = (h[1:] > 0).astype(h.dtype)
+            xp.greater(h[1:], 0, out=da, casting="unsafe")
         else:
-            da = xp.ones_like(h[1:])
+            da[...] = 1
         da, dy = p.real_only(da), p.real_only(dy)
         for t in range(s.T - 1, -1, -1):
             if dy is not None:
