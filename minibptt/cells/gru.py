@@ -161,8 +161,8 @@ class GRUCell(Cell):
 
     def _backward_after(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array, list[Any]]:
         s, xp, H, (dh,) = p.saved, p.saved.xp, self.H, p.adjoints
-        # d = [da_r, da_z, du], which go back through W_h together. First they and da_n hold their local derivatives, for
-        # a block of steps that stays in cache; dh_t makes them adjoints when its turn comes.
+        # d = [da_r, da_z, du], which go back through W_h together. First they and da_n hold their local derivatives,
+        # for a block of steps that stays in cache; dh_t makes them adjoints when its turn comes.
         d, da_n = empty(xp, (s.T, s.B, 3 * H), dh.dtype), empty(xp, s.n.shape, dh.dtype)
         d_r, d_z, d_u = self.by_gate(d).values()
         z = s.A[..., H:]
