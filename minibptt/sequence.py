@@ -49,10 +49,9 @@ def unroll(
         hint = "call it: model(x)" if hasattr(cell, "zero_state") else "make it a subclass of minibptt.Cell"
         raise TypeError(f"unroll takes a cell; {type(cell).__name__} is none: {hint}")
     x = sequence_input(x)
-    if hasattr(cell, "D") and (x.ndim != 3 or x.shape[2] != cell.D):
-        raise ValueError(
-            f"{type(cell).__name__} takes sequences (T, B, D = {cell.D}), time first; found shape {x.shape}"
-        )
+    D = getattr(cell, "D", None) if hasattr(cell, "forward") else None  # known of the built-in cells
+    if D is not None and (x.ndim != 3 or x.shape[2] != D):
+        raise ValueError(f"{type(cell).__name__} takes sequences (T, B, D = {D}), time first; found shape {x.shape}")
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     resets = _flags("resets", resets, T, B)
@@ -69,31 +68,35 @@ def unroll(
     state, zero = _initial(cell, state, B, xp, resets is not None)
     if engine == "explicit":
         return run_explicitly(cell, x, state, real, resets, cut_every)
-    here: Any = [None if flags is None else xp.asarray(flags) for flags in (real, resets)]  # copied once
+    return _step_by_step(cell, x, (state, zero), (real, resets), cut_every, xp)
+
+
+def _step_by_step(
+    cell: Cell, x: Any, states: tuple[Any, Any], flags: tuple[Any, Any], cut_every: int | None, xp: Any
+) -> tuple[Tensor, Any]:
+    """`unroll` on the tape. states: the one to start from and the zero state; flags: real and resets."""
+    (state, zero), (real, resets) = states, flags
+    here: list[Any] = [None if f is None else xp.asarray(f) for f in flags]  # copied to the device once
     real_here, resets_here = here
     names, form = cell.names_of(state), [path for path, _ in leaves(state)]
     shapes = [None] * len(form) if zero is None else [z.shape for _, z in leaves(zero)]
     tape = open_tape()
     steps = ops.unstack(x) if isinstance(x, Tensor) else x
     outputs = []
-    for t in range(T):
+    for t in range(len(x)):
         with tape.at(t + 1) if tape else nullcontext():
             if cut_every and t and t % cut_every == 0:
                 state = cut(state)
             if resets is not None and resets[t].any():
                 state = _choose(resets_here[t], zero, state)
             out, new = _step(cell, steps[t], state, form, shapes)
-            if real is not None and not real[t].all():
-                out = ops.where(_rows(real_here[t], out), out, 0)
-                kept = _choose(real_here[t], new, state)
-            else:
-                kept = None
+            padded = real is not None and not real[t].all()
+            state = _choose(real_here[t], new, state) if padded else new
+            outputs.append(ops.where(_rows(real_here[t], out), out, 0) if padded else out)
             if tape:
-                for name, (_, h), after in zip(names, leaves(new), _kept_leaves(kept, names)):
-                    tape.state(name, h, after, None if after is None else _rows(real_here[t], after))
-            state = new if kept is None else kept
-        outputs.append(out)
-    with tape.at(1, T) if tape else nullcontext():
+                for name, (_, h), (_, kept) in zip(names, leaves(new), leaves(state)):
+                    tape.state(name, h, *((kept, _rows(real_here[t], kept)) if padded else ()))
+    with tape.at(1, len(x)) if tape else nullcontext():
         return ops.stack(outputs), state
 
 
@@ -237,10 +240,6 @@ def _step(cell: Cell, x: Any, state: Any, form: list[str], shapes: list[Any]) ->
                 f"{type(part).__name__}"
             )
     return result
-
-
-def _kept_leaves(kept: Any, names: list[str]) -> list[Tensor | None]:
-    return [None] * len(names) if kept is None else [h for _, h in leaves(kept)]
 
 
 def _parts(paths: list[str]) -> str:
