@@ -2,24 +2,11 @@
 
 import numpy as np
 import pytest
+from toys import Scalar
 
 import minibptt as mb
 
 f64 = np.float64
-
-
-class Scalar(mb.Cell):
-    """h_t = w·h_{t−1} + x_t."""
-
-    def __init__(self, w=0.5):
-        self.w = mb.parameter([w], dtype=f64)
-
-    def zero_state(self, batch):
-        return mb.zeros((batch, 1))
-
-    def step(self, x, h):
-        h = self.w * h + x
-        return h, h
 
 
 def wave(*shape, k=0):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from toys import Scalar
 
 import minibptt as mb
 from minibptt.nest import leaves, map_nest, rebuild
@@ -24,20 +25,6 @@ def rnn(D=2, H=2, b=0.4):
     for p, value in [(cell.W_x, 2 * wave(D, H, k=1)), (cell.W_h, 2 * wave(H, H, k=2)), (cell.b, wave(H, k=3) + b)]:
         mb.assign(p, value)
     return cell
-
-
-class Scalar(mb.Cell):
-    """h_t = w·h_{t−1} + x_t."""
-
-    def __init__(self, w=0.5):
-        self.w = mb.parameter([w], dtype=f64)
-
-    def zero_state(self, batch):
-        return mb.zeros((batch, 1))
-
-    def step(self, x, h):
-        h = self.w * h + x
-        return h, h
 
 
 class ScalarFrom(Scalar):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import Scalar
 
 import minibptt as mb
 from minibptt.truncation import realise
@@ -234,17 +235,6 @@ def test_real_cuts_a_finely_cut_tape_and_the_weighted_contributions_agree(data):
 def test_factors_on_the_boundaries_multiply_along_the_way_back(kept):
     """h_t = w·h_{t−1} + x_t with L = h₄: dL/dw = Σ_s w^(4−s)·h_{s−1}, each at the product of the factors after s."""
 
-    class Scalar(mb.Cell):
-        def __init__(self):
-            self.w = mb.parameter([0.5], dtype=f64)
-
-        def zero_state(self, batch):
-            return mb.zeros((batch, 1))
-
-        def step(self, x, h):
-            h = self.w * h + x
-            return h, h
-
     cell, x, h0 = Scalar(), np.array([1.0, 2.0, 3.0, 4.0]).reshape(4, 1, 1), np.full((1, 1), 2.0)
     with mb.Tape() as tape:
         out, _ = mb.unroll(cell, x, h0, cut_every=1)
@@ -330,20 +320,6 @@ def test_a_loss_that_is_no_finite_scalar_is_an_error():
     ]:
         with pytest.raises(ValueError, match=words):
             mb.bptt(model, x, None, loss, mb.tbptt(2))
-
-
-class Scalar(mb.Cell):
-    """h_t = w·h_{t−1} + x_t."""
-
-    def __init__(self, w=0.5):
-        self.w = mb.parameter([w], dtype=f64)
-
-    def zero_state(self, batch):
-        return mb.zeros((batch, 1))
-
-    def step(self, x, h):
-        h = self.w * h + x
-        return h, h
 
 
 def test_a_model_without_a_state_is_guarded_from_padding_too():

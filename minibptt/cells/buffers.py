@@ -35,14 +35,21 @@ def empty(xp: Any, shape: tuple[int, ...], dtype: Any) -> Array:
         return xp.empty(shape, dtype=dtype)
     arrays = _pool.arrays
     for i in range(len(arrays)):
-        # Free where it is held by the list and by the question itself, and by nothing else.
-        if arrays[i].nbytes == size and sys.getrefcount(arrays[i]) == 2:
+        if arrays[i].nbytes == size and _holders(arrays, i) == _FREE:
             arrays.append(arrays.pop(i))  # what was used last stands last
             return arrays[-1].view(dtype).reshape(shape)
     arrays.append(np.empty(size, np.uint8))
     while sum(array.nbytes for array in arrays) > LIMIT:
         del arrays[0]  # what was used longest ago; whoever holds it still has it
     return arrays[-1].view(dtype).reshape(shape)
+
+
+def _holders(arrays: list[np.ndarray], i: int) -> int:
+    """How many references there are to an array of the list; infinitely many where Python does not count them."""
+    return sys.getrefcount(arrays[i]) if hasattr(sys, "getrefcount") else sys.maxsize
+
+
+_FREE = _holders([np.empty(1)], 0)  # held by the list and by the question itself, and by nothing else
 
 
 def clear() -> None:
