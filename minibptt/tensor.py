@@ -31,7 +31,6 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "mark", "name", "slot", "steps", "value", "weak")
-    __array_ufunc__ = None  # so that array * tensor asks the tensor
     is_parameter = False
     _kind = "tensor"
 
@@ -147,14 +146,19 @@ class Tensor:
             raise TypeError(f"{self.label} is on a device; mb.to_numpy(x) copies it to the host")
         return np.array(self.value, dtype=dtype, copy=copy)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """array * tensor comes here (from CuPy too), and so does np.tanh(tensor), which would not record."""
+        if method != "__call__" or ufunc.__name__ not in _OPERATORS or kwargs:
+            raise _not_recorded(ufunc.__name__)
+        a, b = inputs
+        ours, reflected = _OPERATORS[ufunc.__name__]
+        return getattr(a, ours)(b) if isinstance(a, Tensor) else getattr(b, reflected)(a)
+
     def __array_function__(self, function, types, args, kwargs):
         if function in _WITHOUT_DERIVATIVE:
             args, kwargs = map_nest(lambda x: x.value if isinstance(x, Tensor) else x, (args, kwargs))
             return function(*args, **kwargs)
-        raise TypeError(
-            f"numpy.{function.__name__} does not record on the tape: use minibptt.{function.__name__} if there is "
-            "one, or to_numpy(x) for the bare value"
-        )
+        raise _not_recorded(function.__name__)
 
     # Comparisons give plain boolean arrays: they have no derivative.
     __hash__ = object.__hash__
@@ -176,6 +180,29 @@ class Tensor:
 
     def __ge__(self, other):
         return self.value >= getattr(other, "value", other)
+
+
+# The operators that NumPy's functions stand for, where an array is on the left: ours, and the reflected one.
+_OPERATORS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "power": ("__pow__", "__rpow__"),
+    "matmul": ("__matmul__", "__rmatmul__"),
+    "equal": ("__eq__", "__eq__"),
+    "not_equal": ("__ne__", "__ne__"),
+    "less": ("__lt__", "__gt__"),
+    "less_equal": ("__le__", "__ge__"),
+    "greater": ("__gt__", "__lt__"),
+    "greater_equal": ("__ge__", "__le__"),
+}
+
+
+def _not_recorded(name: str) -> TypeError:
+    return TypeError(
+        f"numpy.{name} does not record on the tape: use minibptt.{name} if there is one, or to_numpy(x) for the value"
+    )
 
 
 class Parameter(Tensor):

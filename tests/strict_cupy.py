@@ -243,7 +243,7 @@ xp.cuda = SimpleNamespace(
 
 def _operator(sign, ufunc):
     def forward(self, other):
-        if getattr(other, "__array_ufunc__", ...) is None and not isinstance(other, DeviceArray):
+        if hasattr(other, "__array_ufunc__") and not isinstance(other, DeviceArray | np.ndarray | np.generic):
             return NotImplemented  # a tensor answers for itself
         return ufunc(self, other)
 
