@@ -97,7 +97,9 @@ def _apply(
             [(x.slot if x.mark is mark else tape.slot_of(x)) if isinstance(x, Tensor) else None for x in inputs]
         )
         if any(slots):
-            constants = tuple([_constant(v) for v, slot in zip(values, slots) if slot is None])
+            constants = ()
+            if None in slots:
+                constants = tuple([_constant(v) for v, slot in zip(values, slots) if slot is None])
             steps = None if tape.step is not None else _covered(inputs)
             outputs = tape.record(name, slots, constants, results, rule, steps, dtype is None, several)
             return outputs if several else outputs[0]

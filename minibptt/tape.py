@@ -24,7 +24,7 @@ from .gradients import Gradients
 from .listing import wengert
 from .nest import leaves, map_nest
 from .sweep import Cut, Record, Rule, sweep
-from .tensor import Parameter, Steps, Tensor, float_array, tensors
+from .tensor import Parameter, Steps, Tensor, float_array, made, tensors
 
 
 class TapeError(RuntimeError):
@@ -158,7 +158,8 @@ class Tape:
         inner: for a record of many steps, the cuts inside it (see `sweep.Record`).
         """
         steps = self._steps or steps
-        outputs = tuple([Tensor(value, None, weak, self.mark, self._new_slot(), steps) for value in values])
+        first, self._slots = self._slots + 1, self._slots + len(values)
+        outputs = tuple([made(value, weak, self.mark, first + i, steps) for i, value in enumerate(values)])
         self.records.append(Record(op, inputs, constants, outputs, rule, steps, self._layer, several, inner))
         self.cuts.extend(inner or ())
         return outputs

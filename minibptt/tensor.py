@@ -182,6 +182,14 @@ class Tensor:
         return self.value >= getattr(other, "value", other)
 
 
+def made(value: Array, weak: bool, mark: object = None, slot: int = -1, steps: Steps = None) -> Tensor:
+    """The tensor of an operation's result: the constructor without its checks, which an array of floats has passed."""
+    tensor = Tensor.__new__(Tensor)
+    tensor.value, tensor.name, tensor.weak = value, None, weak
+    tensor.mark, tensor.slot, tensor.steps = mark, slot, steps
+    return tensor
+
+
 # The operators that NumPy's functions stand for, where an array is on the left: ours, and the reflected one.
 _OPERATORS = {
     "add": ("__add__", "__radd__"),
