@@ -216,7 +216,7 @@ def draw(results: list[tuple[str, tuple[int, ...], dict[str, float]]], path: Pat
     ax.set_xlabel("milliseconds for one training step (log scale; left is faster)", fontsize=13)
     ax.set_title("Forward and backward of one layer (T, B, D, H), float32, CPU", fontsize=15)
     ax.grid(axis="x", alpha=0.3)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=7, frameon=False, fontsize=11)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, frameon=False, fontsize=11)
     figure.savefig(path, dpi=120)
 
 
