@@ -10,6 +10,7 @@ from .backend import BackendError, available_backends, synchronize, to_backend, 
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
 from .compare import Comparison, compare
+from .cutting import bptt
 from .gradients import Gradients
 from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse
@@ -52,7 +53,7 @@ from .recurrent import GRU, LSTM, RNN
 from .sequence import unroll
 from .tape import Tape, TapeError, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
-from .truncation import bptt, full, tbptt
+from .truncation import artbp, full, tbptt
 
 __version__ = "0.1.0"
 

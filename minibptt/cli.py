@@ -28,7 +28,7 @@ from .progress import Progress
 from .recurrent import GRU, LSTM, RNN
 from .tape import Tape
 from .tasks import TASKS, Task, read_text, standard_library, text_task
-from .truncation import Schedule, full, tbptt
+from .truncation import Schedule, artbp, full, tbptt
 
 CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
@@ -101,8 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--hidden", type=_positive, default=64, metavar="H", help="hidden units (default: 64)")
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
     sub.add_argument("--batch", type=_positive, default=16, metavar="B", help="sequences at once (default: 16)")
-    sub.add_argument("--tbptt", type=_schedule, action="append", metavar="K",
-                     help="a chunk length; give it several times (default: 1, 2, 3, 4, 6, 8 ... T)")  # fmt: skip
+    sub.add_argument("--tbptt", type=_window, action="append", metavar="K[,K2]",
+                     help="chunks of K steps, or an update every K steps back through K2; give it several times "
+                     "(default: 1, 2, 3, 4, 6, 8 ... T)")  # fmt: skip
+    sub.add_argument("--artbp", type=_probability, action="append", metavar="P",
+                     help="random truncation that cuts with probability P; give it several times")  # fmt: skip
     sub.add_argument("--train-steps", type=_natural, default=0, metavar="N",
                      help="train so many steps by full BPTT first, and compare before and after")  # fmt: skip
     sub.add_argument("--lr", type=_rate, default=2e-3, metavar="RATE", help="Adam's step size (default: 0.002)")
@@ -124,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run_compare(options: argparse.Namespace) -> None:
     use_backend(options.backend)
-    schedules = _schedules(options.tbptt, options.length)
+    schedules = _schedules(options)
     task = _task(options)
     from . import plots  # after the checks: matplotlib takes a while to load
 
@@ -160,13 +163,15 @@ def _compared(
     return result
 
 
-def _schedules(chosen: list[int] | None, T: int) -> list[Schedule]:
+def _schedules(options: argparse.Namespace) -> list[Schedule]:
+    T = options.length
     steps = {2**i for i in range(T.bit_length())} | {3 * 2**i for i in range(T.bit_length())}
-    ks = chosen or [*(k for k in steps if k < T), T]
-    for k in ks:
-        if k > T:
-            raise UsageError(f"--tbptt {k}: chunks longer than the sequence are full BPTT; give at most --length {T}")
-    return [*(tbptt(k) for k in sorted(set(ks))), full()]
+    chosen = options.tbptt or ([] if options.artbp else [(k, k) for k in sorted({*(k for k in steps if k < T), T})])
+    for k1, _ in chosen:
+        if k1 > T:
+            raise UsageError(f"--tbptt {k1}: chunks longer than the sequence are full BPTT; give at most --length {T}")
+    windows = sorted(set(chosen), key=lambda pair: (pair[0] != pair[1], pair))
+    return [*(tbptt(*w) for w in windows), *(artbp(p) for p in sorted(set(options.artbp or []))), full()]
 
 
 def _task(options: argparse.Namespace) -> Task:
@@ -279,17 +284,29 @@ def _natural(text: str) -> int:
     return _whole(text, 0)
 
 
-def _schedule(text: str) -> int:
-    if "," in text:
-        raise argparse.ArgumentTypeError(f"windows k1,k2 are not built yet: give one chunk length, found {text!r}")
-    return _positive(text)
+def _window(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) > 2:
+        raise argparse.ArgumentTypeError(f"expected K or K1,K2, found {text!r}")
+    return _positive(parts[0]), _positive(parts[-1])
+
+
+def _probability(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a probability of at least 0 and below 1, found {text}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, found {text!r}") from None
 
 
 def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, found {text!r}") from None
+    value = _number(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text}")
     return value

@@ -23,13 +23,14 @@ from typing import Any
 
 from .backend import synchronize
 from .cells import buffers
+from .cutting import INSIDE_LOSS, accumulate, call_loss, owned
 from .gradients import Gradients
 from .listing import columns, printable
 from .module import evaluating
 from .sequence import real_steps, run, sequence_input
 from .tape import Cut, Tape
 from .tensor import Tensor
-from .truncation import Plan, Schedule, accumulate, call_loss
+from .truncation import Chunks, Plan, Schedule
 
 MEASURES = {
     "share": "the part of full BPTT's first-order decrease of the loss that is kept: ⟨g, G⟩ / ‖G‖²",
@@ -105,12 +106,12 @@ class Comparison:
         """The setting in one line."""
         return (
             f"T = {self.T} steps, {self.batch} rows, loss {self.loss:.4f}, ‖G‖ = {self.full_norm:.4g}. "
-            "Mean over offsets [least … largest]."
+            "Mean over offsets or draws [least … largest]."
         )
 
     def rises(self) -> list[tuple[Row, Row]]:
         """The neighbours in k between which the error rises where the cuts fall at k, 2k, … (the first offset)."""
-        rows = sorted(self.rows, key=lambda r: r.longest)
+        rows = sorted((r for r in self.rows if isinstance(r.schedule, Chunks)), key=lambda r: r.longest)
         pairs = [(a, b) for a, b in pairwise(rows) if a.longest < b.longest]
         return [(a, b) for a, b in pairs if b.values["error"][0] > a.values["error"][0]]
 
@@ -206,6 +207,7 @@ def compare(
     options = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
     with evaluating(model), Tape() as tape:
         outputs, _ = run(model, x, state, cut_every=1, **options)
+        recorded = len(tape.records)
         value = call_loss(loss, outputs, y, options["mask"])
     # A state that could not be cut would make every schedule look exact.
     if tape.states and not {cut.step for cut in tape.cuts} >= set(range(2, T + 1)):
@@ -215,10 +217,13 @@ def compare(
         )
     if value.mark is not tape.mark:
         raise ValueError("the loss does not depend on any parameter: there is no gradient to compare")
-    G = tape.gradient(value, model, through_cuts=True)
     seeds = tape.gradient(value, outputs)
+    G = tape.gradient(outputs, model, seed=seeds, through_cuts=True)
+    after = {slot for record in tape.records[recorded:] for slot in record.inputs}
+    if any(leaf.is_parameter and slot in after for slot, leaf in tape.leaves.items()):
+        raise ValueError(INSIDE_LOSS)
 
-    plans = [[s.plan(T) for s in schedule.over_offsets(T)] for schedule in schedules]
+    plans = [schedule.plans(T) for schedule in schedules]
     total, done, rows = sum(map(len, plans)) + len(plans) * measure, 0, []
 
     def tick() -> None:
@@ -231,16 +236,16 @@ def compare(
     for offsets in plans:
         figures: list[tuple[float, ...]] = []
         for plan in offsets:
-            figures.append(_judge(_by_mending(tape, value, model, plan), G))
+            figures.append(_judge(_by_mending(tape, outputs, seeds, model, plan), G))
             tick()
         judged.append({m: tuple(f[i] for f in figures) for i, m in enumerate(MEASURES)})
     loss_value = value.item()
     del tape, outputs, value  # so that they are not in the memory that is measured
     for schedule, offsets, figures_by_measure in zip(schedules, plans, judged):
-        longest = max(u.losses.stop - u.start for plan in offsets for u in plan.updates)
+        longest = max(plan.longest for plan in offsets)
         cost: tuple[int | None, float | None] = (None, None)
         if measure:
-            plan = schedule.plan(T)
+            plan = offsets[0]
             with evaluating(model):
                 cost = _cost(partial(accumulate, model, x, seeds, plan, state=state, **options))
             tick()
@@ -248,17 +253,30 @@ def compare(
     return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})
 
 
-def _by_mending(tape: Tape, loss: Tensor, model: Any, plan: Plan) -> Gradients:
-    """The gradient of a plan from the finely cut tape, whose cut before step s + 1 is the boundary s."""
-    factors = plan.shared_factors()
-    if factors is None:
-        raise ValueError("compare: this plan has windows that overlap, which are not built yet")
+def _by_mending(tape: Tape, outputs: Tensor, seeds: Any, model: Any, plan: Plan) -> Gradients:
+    """The gradient of a plan from the finely cut tape, whose cut before step s + 1 is the boundary s.
 
+    One backward pass gives all the updates that share their factors; the others take one each.
+    """
+    shared = plan.shared_factors() is not None and len({t for u in plan.updates for t in u.losses}) == plan.T
+    parts = [
+        tape.gradient(
+            outputs,
+            model,
+            seed=seeds if shared else owned(seeds, update, 0, plan.T),
+            through_cuts=_factor_of(update.factors),
+        )
+        for update in (plan.updates[:1] if shared else plan.updates)
+    ]
+    return sum(parts[1:], parts[0])
+
+
+def _factor_of(factors: Sequence[float]) -> Callable[[Cut], float]:
     def factor(cut: Cut) -> float:
         assert cut.step is not None  # unroll cuts on the clock
         return factors[cut.step - 1]
 
-    return tape.gradient(loss, model, through_cuts=factor)
+    return factor
 
 
 def _judge(g: Gradients, G: Gradients) -> tuple[float, ...]:

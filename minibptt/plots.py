@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from .compare import Comparison, Row
+from .truncation import Chunks, Full
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
 
@@ -27,19 +28,20 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     ax: two Axes, or None for a new figure at the size of a slide. Returns the two Axes.
     ValueError where there is nothing to draw.
     """
-    rows = sorted((r for r in result.rows if str(r.schedule) != "full"), key=lambda r: r.longest)
-    rows = [r for r in rows if all(math.isfinite(v) for v in r.values["share"])]
-    if not rows:
+    finite = [r for r in result.rows if all(math.isfinite(v) for v in r.values["share"])]
+    rows = sorted((r for r in finite if isinstance(r.schedule, Chunks)), key=lambda r: r.longest)
+    others = [r for r in finite if not isinstance(r.schedule, Chunks | Full)]
+    if not rows and not others:
         raise ValueError("there is no schedule to draw besides full BPTT, or the full gradient is zero")
     figure = None
     if ax is None:
         figure = Figure(figsize=(12, 6.2), layout="constrained")
         ax = figure.subplots(1, 2)
     left, right = ax
-    _share(rows, left)
-    _error(rows, result, right)
+    _share(rows, others, left)
+    _error(rows, others, result, right)
     for axes in (left, right):
-        _steps_axis(axes, rows, result.T)
+        _steps_axis(axes, rows + others, result.T)
     if figure is not None:
         head = "What truncation keeps of the gradient"
         title = f"{head}\n{fill(result.title, 90)}" if result.title else head
@@ -47,8 +49,10 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     return ax
 
 
-def _share(rows: list[Row], ax: Any) -> None:
-    _band(ax, rows, "share", BLUE, "o")
+def _share(rows: list[Row], others: list[Row], ax: Any) -> None:
+    if rows:
+        _band(ax, rows, "share", BLUE, "o")
+    _others(ax, others, "share")
     ax.axhline(1, color=GREY, linestyle="--", linewidth=1.2, zorder=1)
     low, high = ax.get_ylim()
     if low < 0:
@@ -61,11 +65,11 @@ def _share(rows: list[Row], ax: Any) -> None:
     _legend(ax)
 
 
-def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
+def _error(rows: list[Row], others: list[Row], result: Comparison, ax: Any) -> None:
     """The relative error on a log axis. An error of exactly 0 has no place there: it is marked at the bottom."""
     ax.set_title("Relative error of the gradient", fontsize=15)
     ax.set_ylabel("error  ‖g − G‖ / ‖G‖", fontsize=14)
-    errors = [v for r in rows for v in r.values["error"] if v > 0]
+    errors = [v for r in rows + others for v in r.values["error"] if v > 0]
     if not errors:
         ax.set_ylim(0, 1)
         ax.annotate("every schedule here is exact", (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize=14)
@@ -79,7 +83,9 @@ def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
     inexact = [r for r in rows if r.spread("error").mean > 0]
     exact = [r.longest for r in rows if r.spread("error").mean == 0]
-    _band(ax, inexact, "error", ORANGE, "s", floor)
+    if inexact:
+        _band(ax, inexact, "error", ORANGE, "s", floor)
+    _others(ax, [r for r in others if r.spread("error").mean > 0], "error")
     ax.axhline(1, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
     ax.annotate("as large as the gradient itself", (0.985, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
                 textcoords="offset points", ha="right", va="bottom", color=GREY, fontsize=12)  # fmt: skip
@@ -87,7 +93,8 @@ def _error(rows: list[Row], result: Comparison, ax: Any) -> None:
         ax.plot(exact, [floor] * len(exact), "v", color=GREY, markersize=11, clip_on=False, zorder=4)
         ax.annotate("exactly 0", (exact[0], floor), xytext=(-10, 4), textcoords="offset points", ha="right",
                     color=GREY, fontsize=12)  # fmt: skip
-    _first_offset(ax, inexact, result)
+    if inexact:
+        _first_offset(ax, inexact, result)
     _legend(ax)
 
 
@@ -101,6 +108,15 @@ def _first_offset(ax: Any, rows: list[Row], result: Comparison) -> None:
         label = "there, a longer window is further off" if (a, b) == rises[0] else None
         ax.plot([a.longest, b.longest], [error[a.longest], error[b.longest]], color="black", linewidth=4, zorder=5,
                 solid_capstyle="round", label=label)  # fmt: skip
+
+
+def _others(ax: Any, rows: list[Row], measure: str) -> None:
+    """Windows and random cuts: a point with its range, at the most steps that are ever on the tape."""
+    colours, marks = [GREEN, "#CC79A7", "#56B4E9", "#E69F00"], ["^", "P", "X", "*"]
+    for i, row in enumerate(rows):
+        s = row.spread(measure)
+        ax.errorbar([row.longest], [s.mean], [[s.mean - s.low], [s.high - s.mean]], fmt=marks[i % 4], capsize=4,
+                    color=colours[i % 4], markersize=10, zorder=6, label=str(row.schedule))  # fmt: skip
 
 
 def _legend(ax: Any) -> None:
@@ -132,7 +148,7 @@ def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:g}" if round(k) in numbered else ""))
     ax.set_xlim(ks[0] / 1.25, ks[-1] * 1.25)
-    ax.set_xlabel(f"chunk length k in steps (of T = {T})", fontsize=14)
+    ax.set_xlabel(f"chunk length k: the most steps on the tape, of T = {T}", fontsize=14)
     ax.tick_params(labelsize=12)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

@@ -1,4 +1,4 @@
-"""Truncation schedules, and the gradient that they give by really cutting the tape. Read after layers.py.
+"""Truncation schedules: which losses reach back through which boundaries. Independent of any model.
 
 A cut is a factor on the adjoint of the whole state at one time boundary: 0 closes it, 1 leaves it open. A
 schedule's plan for T steps says which updates there are, the loss steps that each owns, and the factor of
@@ -8,20 +8,14 @@ step t asks of the parameters used at step s, and w[t, s] is the product of the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
 
 from . import tensor
-from .gradients import Gradients
-from .module import Rng, check_size, evaluating
-from .nest import map_nest
-from .sequence import real_steps, run, sequence_input
-from .tape import Tape, cut, no_tape
-from .tensor import Tensor, tensors
+from .module import Rng, check_size, generator
+from .tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,11 @@ class Plan:
 
     T: int
     updates: tuple[Update, ...]
+
+    @property
+    def longest(self) -> int:
+        """The most steps that are on the tape at once."""
+        return max(update.losses.stop - update.start for update in self.updates)
 
     def coverage(self) -> np.ndarray:
         """w (T, T): the weight of source step s in the gradient of the loss of step t; 0 above the diagonal."""
@@ -79,6 +78,56 @@ class Schedule:
     def over_offsets(self, T: int) -> tuple[Schedule, ...]:
         """The schedules that differ from this one only in where the first cut falls; a k is judged over all."""
         return (self,)
+
+    def plans(self, T: int, rng: Rng = 0, draws: int = 32) -> tuple[Plan, ...]:
+        """The plans that this schedule is judged over: one for each offset, or `draws` of those that are drawn."""
+        return tuple([schedule.plan(T) for schedule in self.over_offsets(T)])
+
+    def describe(self, T: int, rng: Rng = 0) -> Description:
+        """What the schedule reaches in T steps: steps kept, lags that survive, losses that are never reached."""
+        plans = self.plans(T, rng)
+        kept = np.mean([plan.coverage() != 0 for plan in plans], axis=0)
+        one = plans[0].coverage() != 0
+        return Description(
+            schedule=str(self),
+            T=T,
+            steps_kept=tuple(one.sum(axis=1).tolist()),
+            survival=tuple([float(np.diagonal(kept, -lag).mean()) for lag in range(T)]),
+            unreached=int(T - one.any(axis=1).sum()),
+            updates=len(plans[0].updates),
+            longest=max(plan.longest for plan in plans),
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a schedule reaches in T steps.
+
+    steps_kept: for each loss, how many steps back it reaches, its own included, 0 for a loss that is never reached;
+    with the offset that the schedule has. survival[j]: the share of pairs at lag j that are kept, over all offsets
+    or draws. unreached: losses that get no gradient at all. updates: per sequence. longest: the most steps ever on the tape.
+    """
+
+    schedule: str
+    T: int
+    steps_kept: tuple[int, ...]
+    survival: tuple[float, ...]
+    unreached: int
+    updates: int
+    longest: int
+
+    @property
+    def mean_steps_kept(self) -> float:
+        """The mean of steps_kept over all losses."""
+        return sum(self.steps_kept) / self.T
+
+    def __str__(self) -> str:
+        lost = f", {self.unreached} losses never reached" if self.unreached else ""
+        return (
+            f"{self.schedule}, T = {self.T}: {self.updates} updates, {self.mean_steps_kept:.2f} steps kept for a loss "
+            f"in the mean ({min(self.steps_kept)} to {max(self.steps_kept)}), at most {self.longest} steps on the "
+            f"tape{lost}"
+        )
 
 
 @dataclass(frozen=True)
@@ -119,6 +168,58 @@ class Chunks(Schedule):
         return tuple([replace(self, offset=o) for o in range(self.k)]) if self.k < T else (replace(self, offset=0),)
 
 
+@dataclass(frozen=True)
+class Windows(Schedule):
+    """An update every k1 steps, back through the last k2, owning its "new" losses or the "last" alone."""
+
+    k1: int
+    k2: int
+    offset: int = 0
+    losses: str = "new"
+
+    def __str__(self) -> str:
+        last = ", last loss" if self.losses == "last" else ""
+        return f"k1={self.k1}, k2={self.k2}{last}" + (f", offset {self.offset}" if self.offset else "")
+
+    def plan(self, T: int, rng: Rng = None) -> Plan:
+        check_size("plan", T=T)
+        ends = [*range(self.offset or self.k1, T, self.k1), T]
+        updates = []
+        for before, end in zip([0, *ends], ends):
+            start = before if self.k2 == self.k1 else max(0, end - self.k2)  # k2 = k1: chunks, a short tail too
+            factors = tuple([0.0 if s and s == start else 1.0 for s in range(T)])
+            first = max(start, end - 1 if self.losses == "last" else before)
+            updates.append(Update(range(first, end), factors))
+        return Plan(T, tuple(updates))
+
+    def over_offsets(self, T: int) -> tuple[Schedule, ...]:
+        """All k1 offsets; where the first window holds the whole sequence there is only one."""
+        offsets = range(self.k1) if self.k1 < T else (0,)
+        return tuple([replace(self, offset=o) for o in offsets])
+
+
+@dataclass(frozen=True)
+class ARTBP(Schedule):
+    """Each boundary is closed with probability p_cut, else scaled by 1/(1 − p_cut): in the mean, full BPTT."""
+
+    p_cut: float
+
+    def __str__(self) -> str:
+        return f"ARTBP p={self.p_cut:g}"
+
+    def plan(self, T: int, rng: Rng = None) -> Plan:
+        check_size("plan", T=T)
+        closed = generator(rng).random(T) < self.p_cut
+        factors = (1.0, *[0.0 if c else 1 / (1 - self.p_cut) for c in closed[1:].tolist()])
+        starts = [0, *[s for s in range(1, T) if factors[s] == 0]]
+        return Plan(T, tuple([Update(range(a, b), factors) for a, b in zip(starts, [*starts[1:], T])]))
+
+    def plans(self, T: int, rng: Rng = 0, draws: int = 32) -> tuple[Plan, ...]:
+        """`draws` independent draws of the cuts; one serves the whole batch."""
+        rng = generator(rng)
+        return tuple([self.plan(T, rng) for _ in range(draws)])
+
+
 @overload
 def full() -> Schedule: ...
 @overload
@@ -132,100 +233,26 @@ def full(shape: Any = None, fill: Any = None, dtype: Any = None) -> Any:
     return tensor.full(shape, fill, dtype)
 
 
-def tbptt(k1: int, k2: int | None = None, offset: int = 0) -> Schedule:
-    """Truncated BPTT in chunks of k1 steps; the last chunk may be shorter.
+def tbptt(k1: int, k2: int | None = None, offset: int = 0, losses: str = "new") -> Schedule:
+    """Truncated BPTT: an update every k1 steps, back through the last k2; a shorter tail is an update too.
 
-    offset: 0 ≤ offset < k1, where the first cut falls. k2 other than k1 is not built yet: ValueError.
+    k2: default k1, chunks of k1 steps side by side, in which a shorter tail reaches back to its own start.
+    offset: 0 ≤ offset < k1, where the first update falls. losses: an update owns the "new" losses, those since the last
+    one, or the "last" alone. With k2 < k1 the losses that no window reaches get nothing, output layer included.
     """
-    check_size("tbptt", k1=k1)
-    if k2 not in (None, k1):
-        raise ValueError(f"tbptt: windows with k2 other than k1 are not built yet (found k1={k1}, k2={k2})")
+    check_size("tbptt", k1=k1, k2=k1 if k2 is None else k2)
+    k2 = k1 if k2 is None else k2
     if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or not 0 <= offset < k1:
         raise ValueError(f"tbptt: offset must be a whole number from 0 to k1 − 1 = {k1 - 1}, found {offset!r}")
-    return Chunks(int(k1), int(offset))
+    if losses not in ("new", "last"):
+        raise ValueError(f"tbptt: losses must be 'new' or 'last', found {losses!r}")
+    if k2 == k1 and losses == "new":
+        return Chunks(int(k1), int(offset))
+    return Windows(int(k1), int(k2), int(offset), losses)
 
 
-def bptt(
-    model: Any,
-    x: Any,
-    y: Any,
-    loss: Callable[..., Tensor],
-    schedule: Schedule,
-    *,
-    state: Any = None,
-    lengths: Any = None,
-    mask: Any = None,
-    resets: Any = None,
-) -> Gradients:
-    """The gradient of loss(outputs, y) by `schedule`, at frozen weights, by cutting the tape between its updates.
-
-    Each update runs on a tape of its own, so that memory is that of its window. The loss is asked once, on the
-    outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
-    lengths or a mask it is called as loss(outputs, y, mask=…). Dropout is off. Other arguments as for `unroll`.
-    """
-    x = sequence_input(x)
-    T, B = x.shape[:2]
-    options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
-    with evaluating(model):
-        with no_tape():
-            outputs, _ = run(model, x, state, **options)
-        with Tape() as tape:
-            outputs = tape.watch(outputs)
-            total = call_loss(loss, outputs, y, options["mask"])
-        seeds = tape.gradient(total, outputs)
-        del tape, total
-        return accumulate(model, x, seeds, schedule.plan(T), state=state, **options)
-
-
-def realise(
-    model: Any, x: Any, seeds: Any, plan: Plan, *, state: Any = None, mask: Any = None, resets: Any = None
-) -> Iterator[Gradients]:
-    """The gradients of the updates of a plan in turn, each from a tape that holds its own window only.
-
-    seeds: ∂L/∂outputs of the whole sequence. For plans whose windows do not overlap.
-    """
-    for update in plan.updates:
-        window = slice(update.start, update.losses.stop)
-        if window.start != update.losses.start:
-            raise ValueError("realise: this plan has windows that overlap, which are not built yet")
-        rows = {name: flags if flags is None else flags[window] for name, flags in [("mask", mask), ("resets", resets)]}
-        with Tape() as tape:
-            before = cut(state) if window.start else map_nest(_unless_learnt, tensors(state))
-            outputs, state = run(model, x[window], before, **rows)
-        if tape.states and state is None and window.stop < plan.T:  # the next window would start from zero, unasked
-            name = type(model).__name__
-            raise ValueError(f"{name} keeps its state to itself: give it zero_state(batch), take the state, return it")
-        yield tape.gradient(outputs, model, seed=seeds[window])
-        del tape, outputs
-
-
-def _unless_learnt(h: Any) -> Any:
-    """The initial state has no past here, but a parameter in it learns."""
-    return h if getattr(h, "is_parameter", False) else cut(h)
-
-
-def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gradients:
-    """The sum of the gradients that `realise` gives, added up as they come."""
-    updates = realise(model, x, seeds, plan, **options)
-    total = next(updates)
-    for gradients in updates:
-        total = total + gradients
-    return total
-
-
-def call_loss(loss: Callable[..., Tensor], outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:
-    """loss(outputs, y), or loss(outputs, y, mask=mask) where there is padding. ValueError for what is no scalar."""
-    if not callable(loss):
-        raise TypeError(f"the loss must be a function of (outputs, y), found {type(loss).__name__}")
-    try:
-        value = loss(outputs, y) if mask is None else loss(outputs, y, mask=mask)
-    except TypeError as error:
-        if mask is not None and "'mask'" in str(error):
-            raise TypeError("with lengths or a mask the loss is called as loss(outputs, y, mask=…)") from error
-        raise
-    if not isinstance(value, Tensor) or value.size != 1:
-        found = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"the loss must return a scalar tensor, found {found}")
-    if not math.isfinite(value.item()):
-        raise ValueError(f"the loss is {value.item()}: nothing can be compared")
-    return value
+def artbp(p_cut: float) -> Schedule:
+    """Randomised truncation (Tallec and Ollivier 2017): unbiased, but it varies. ValueError for p outside [0, 1)."""
+    if not isinstance(p_cut, int | float) or not 0 <= p_cut < 1:
+        raise ValueError(f"artbp: p_cut must be at least 0 and below 1, found {p_cut!r}")
+    return ARTBP(float(p_cut))

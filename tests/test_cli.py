@@ -51,6 +51,14 @@ def test_training_first_compares_before_and_after(tmp_path, capsys):
     assert "my text.txt" in capsys.readouterr().out
 
 
+def test_windows_and_random_cuts_are_compared_too(tmp_path):
+    options = ["--cell", "lstm", "--tbptt", "4,8", "--tbptt", "2", "--tbptt", "4,2", "--artbp", ".1"]
+    assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "compare.json").read_text(encoding="utf-8"))["rows"]
+    assert [r["schedule"] for r in rows] == ["k=2", "k1=4, k2=2", "k1=4, k2=8", "ARTBP p=0.1", "full"]
+    assert [len(r["by_offset"]["share"]) for r in rows] == [2, 4, 4, 32, 1]
+
+
 @pytest.mark.parametrize("task", ["coin", "adding", "copy"])
 def test_compare_runs_on_every_task(task, tmp_path):
     options = ["--task", task, "--length", "24", "--train-steps", "1", "--tbptt", "3"]
@@ -61,7 +69,10 @@ BAD = {
     "chunks of 0": (["--tbptt", "0"], "at least 1, found 0"),
     "negative chunks": (["--tbptt", "-3"], "expected"),
     "chunks of a word": (["--tbptt", "eight"], "'eight'"),
-    "windows": (["--tbptt", "4,16"], "not built yet"),
+    "three numbers": (["--tbptt", "4,16,2"], "expected K or K1,K2"),
+    "a window of 0": (["--tbptt", "4,0"], "at least 1, found 0"),
+    "a probability of 1": (["--artbp", "1"], "below 1, found 1"),
+    "a probability in words": (["--artbp", "half"], "'half'"),
     "chunks longer than the sequence": (["--tbptt", "13"], "--length 12"),
     "no steps": (["--length", "0"], "at least 1, found 0"),
     "no hidden units": (["--hidden", "0"], "at least 1"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toys import Scalar
 
 import minibptt as mb
-from minibptt.truncation import realise
+from minibptt.cutting import realise
 
 f64 = np.float64
 
@@ -350,3 +350,171 @@ def test_a_learnable_initial_state_gets_its_gradient_by_a_schedule():
 def test_a_sequence_of_one_axis_is_an_error_that_says_so():
     with pytest.raises(ValueError, match=r"\(T, B, …\).*found shape \(4,\)"):
         mb.bptt(Scalar(), np.ones(4), None, mb.mse, mb.full())
+
+
+# --- windows and random cuts ----------------------------------------------------------------------------------------
+
+
+def staircase(T, k1, k2, offset, losses):
+    """w by the definition: an update at each end, back through k2 steps, owning the new losses or the last."""
+    w, before = np.zeros((T, T)), 0
+    for end in [e for e in range(1, T + 1) if e == T or (e >= max(offset, 1) and (e - offset) % k1 == 0)]:
+        for t in range(before, end):
+            if losses == "new" or t == end - 1:
+                start = before if k1 == k2 else end - k2  # with k1 = k2, chunks: a short tail does not overlap
+                for s in range(t + 1):
+                    w[t, s] = s >= start and t >= start
+        before = end
+    return w
+
+
+@pytest.mark.parametrize("losses", ["new", "last"])
+def test_windows_are_a_staircase_for_every_k1_k2_offset_and_tail(losses):
+    for T in range(1, 9):
+        for k1 in range(1, T + 2):
+            for k2 in range(1, T + 2):
+                for offset in range(k1):
+                    schedule = mb.tbptt(k1, k2, offset, losses)
+                    np.testing.assert_array_equal(
+                        schedule.coverage(T), staircase(T, k1, k2, offset, losses), err_msg=str(schedule)
+                    )
+                    window = max(u.losses.stop - u.start for u in schedule.plan(T).updates)
+                    assert window <= max(k2, k1 if k2 == k1 else 0) or k2 > T
+
+
+def test_the_mean_steps_kept_are_those_of_the_table():
+    # T = 100, losses of the last k1 steps at each update: the table is reproduced by counting.
+    for (k1, k2), mean in {(10, 10): 5.50, (1, 10): 9.55, (5, 10): 7.75, (10, 20): 14.50}.items():
+        assert mb.tbptt(k1, k2).describe(100).mean_steps_kept == mean
+    assert mb.full().describe(100).mean_steps_kept == 50.5
+
+
+def test_describe_says_what_is_kept_and_what_is_never_reached():
+    d = mb.tbptt(4).describe(100)
+    assert d.survival[:6] == pytest.approx((1, 0.75, 0.5, 0.25, 0, 0), abs=0.01) and d.longest == 4 and d.updates == 25
+    short = mb.tbptt(4, 1).describe(12)
+    assert short.unreached == 9 and short.steps_kept == (0, 0, 0, 1) * 3 and "9 losses never reached" in str(short)
+    assert mb.tbptt(4, 8, losses="last").describe(12).unreached == 9
+    drawn = mb.artbp(0.25).describe(200, rng=1)
+    assert drawn.survival[0] == 1 and abs(drawn.survival[2] - 0.75**2) < 0.03
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_windows_and_random_cuts_by_real_cuts_and_by_mending_equal_the_weighted_contributions(data):
+    T, B = data.draw(st.integers(1, 7), "T"), data.draw(st.integers(1, 3), "B")
+    k1, k2 = data.draw(st.integers(1, T + 1), "k1"), data.draw(st.integers(1, T + 1), "k2")
+    losses = data.draw(st.sampled_from(["new", "last"]), "losses")
+    schedule = data.draw(
+        st.sampled_from([mb.tbptt(k1, k2, k1 // 2, losses), mb.tbptt(k1, k2, losses=losses), mb.artbp(0.3)]), "schedule"
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    seed = int(rng.integers(1000))
+    model, *copies = [make_model(np.random.default_rng(seed)) for _ in range(T + 1)]
+    loss, make_target = LOSSES["not a sum over steps"]
+    x, y = rng.standard_normal((T, B, 2)), make_target(rng, T, B)
+    real, resets = rng.random((T, B)) < 0.8, rng.random((T, B)) < 0.2
+    options = {"mask": None if real.all() else real, "resets": resets}
+
+    by_cuts = mb.bptt(model, x, y, loss, schedule, rng=7, **options)
+    outputs, _ = model(x, **options)
+    with mb.Tape() as tape:
+        outputs = tape.watch(outputs)
+        value = loss(outputs, y) if options["mask"] is None else loss(outputs, y, mask=real)
+    C = contributions(copies, x, tape.gradient(value, outputs), real, resets, None)
+    if isinstance(schedule, type(mb.artbp(0.3))):
+        factors = schedule.plan(T, 7).updates[0].factors
+        assert set(factors[1:]) <= {0.0, 1 / 0.7}
+        w = np.array([[np.prod(factors[s + 1 : t + 1]) if s <= t else 0 for s in range(T)] for t in range(T)])
+    else:
+        w = staircase(T, k1, k2, schedule.offset, losses)
+    weighted = sum((float(w[t, s]) * C[t][s] for t in range(T) for s in range(T)), 0 * C[0][0])
+    assert_close(by_cuts, weighted, 1e-11 * (1 + weighted.norm()))
+
+    full = sum((C[t][s] for t in range(T) for s in range(t + 1)), 0 * C[0][0])
+    if full.norm() and not isinstance(schedule, type(mb.artbp(0.3))):
+        row = mb.compare(model, x, y, loss, [schedule], measure=False, **options).rows[0]
+        plans = schedule.over_offsets(T)
+        if schedule in plans:
+            found = row.values["error"][plans.index(schedule)]
+            assert found == pytest.approx(weighted.relative_error(full), rel=1e-9, abs=1e-12)
+
+
+def test_overlapping_windows_have_no_stale_gradients_and_both_readings_of_the_loss():
+    # h_t = w·h_{t−1} + x_t, w = ½, h₀ = 2, x = 1 … 5: what the last k2 uses of w give each loss, by hand.
+    h = [2.0]
+    for v in range(1, 6):
+        h.append(0.5 * h[-1] + v)
+    uses = lambda t, n: sum(0.5**j * h[t - 1 - j] for j in range(min(n, t)))  # noqa: E731
+    x = np.arange(1.0, 6.0).reshape(5, 1, 1)
+    total = lambda out, y: mb.sum(out)  # noqa: E731
+    found = mb.bptt(Scalar(), x, None, total, mb.tbptt(2, 3), state=[[2.0]])["w"][0]
+    # updates after steps 2, 4, 5: windows 1–2, 2–4, 3–5; each loss reaches back to the start of its window.
+    assert found == pytest.approx(uses(1, 1) + uses(2, 2) + uses(3, 2) + uses(4, 3) + uses(5, 3), rel=1e-14)
+    found = mb.bptt(Scalar(), x, None, total, mb.tbptt(2, 3, losses="last"), state=[[2.0]])["w"][0]
+    assert found == pytest.approx(uses(2, 2) + uses(4, 3) + uses(5, 3), rel=1e-14)
+
+
+def test_random_truncation_is_unbiased():
+    """Over many draws the mean is the full gradient, within the spread of the weights (Tallec and Ollivier 2017)."""
+    T, p, n = 8, 0.2, 20_000
+    rng = np.random.default_rng(0)
+    w = np.mean([mb.artbp(p).coverage(T, rng) for _ in range(n)], axis=0)
+    for lag in range(T):
+        variance = (1 - p) ** -lag - 1  # E w² − 1, E w² = (1 − p)·(1/(1 − p))² for each boundary
+        entries = np.diagonal(w, -lag)
+        assert np.abs(entries - 1).max() <= 4.5 * np.sqrt(variance / n) + 1e-12
+
+
+def test_random_truncation_has_the_means_and_deviations_of_the_influence_balancing_table():
+    """n = 23, A = ½·I + ½·superdiagonal: ∂s₀/∂θ at the fixed point is −6 (set-up of arXiv 1702.05043)."""
+    n, T = 23, 400
+    A = 0.5 * np.eye(n) + 0.5 * np.eye(n, k=1)
+    u, row, terms = np.array([1.0] * 10 + [-1.0] * 13), np.eye(n)[0], []
+    for _ in range(T):
+        terms.append(row @ u)
+        row = row @ A
+    terms = np.array(terms)  # what the step j back gives of ∂s₀/∂θ
+    sums = np.cumsum(terms)
+    for K, value in {
+        1: 1,
+        10: 10,
+        19: 16.476,
+        30: 9.870,
+        40: 0.566,
+        41: -0.219,
+        50: -4.753,
+        60: -5.897,
+        100: -6.0,
+    }.items():
+        assert round(sums[K - 1], 3) == value
+    # The same from the schedule's own weights: the last loss of a window of K steps.
+    weights = mb.tbptt(50, 50).coverage(100)[99][::-1]
+    assert round(float(weights @ terms[:100]), 3) == -4.753
+    rng = np.random.default_rng(1)
+    for c, mean, deviation in [(0.05, -5.84, 41), (0.02, -5.97, 18.2), (0.01, -5.994, 11.6)]:
+        draws = 4000
+        factors = np.where(rng.random((draws, T - 1)) < c, 0, 1 / (1 - c))
+        w = np.concatenate([np.ones((draws, 1)), np.cumprod(factors, axis=1)], axis=1)
+        estimate = w @ terms
+        assert abs(estimate.mean() + 6) <= 4 * estimate.std() / np.sqrt(draws) and abs(mean + 6) < 0.2
+        if c < 0.05:  # heavy tails beyond
+            assert estimate.std() == pytest.approx(deviation, rel=0.15)
+    schedule = mb.artbp(0.02)
+    w = np.array([schedule.coverage(120, rng)[119][::-1] for _ in range(200)])
+    assert abs((w @ terms[:120]).mean() - sums[119]) <= 4 * 18.2 / np.sqrt(200)
+
+
+@pytest.mark.parametrize("p", [1.0, -0.1, float("nan"), "half"])
+def test_a_probability_outside_its_range_is_an_error(p):
+    with pytest.raises(ValueError, match="p_cut"):
+        mb.artbp(p)
+    with pytest.raises(ValueError, match="losses must be"):
+        mb.tbptt(2, 4, losses="first")
+
+
+def test_a_parameter_inside_the_loss_is_refused():
+    scale = mb.parameter([2.0], "scale", dtype=f64)
+    for function in (mb.bptt, lambda *a: mb.compare(*a[:4], [a[4]], measure=False)):
+        with pytest.raises(ValueError, match="inside the loss"):
+            function(Scalar(), np.ones((3, 1, 1)), None, lambda out, y: mb.sum(out * scale), mb.tbptt(2))
