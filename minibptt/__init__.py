@@ -10,6 +10,7 @@ from .backend import BackendError, available_backends, synchronize, to_backend, 
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
 from .compare import Comparison, compare
+from .contributions import Contributions, contributions
 from .cutting import bptt
 from .gradients import Gradients
 from .layers import Dropout, Embedding, Linear, Sequential

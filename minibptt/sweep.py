@@ -81,10 +81,12 @@ def sweep(
     start: int,
     seed: Array,
     wanted: Sequence[int],
+    apart: dict[int, dict[int, Array]] | None = None,
 ) -> dict[int, Array]:
     """The adjoints of the slots in `wanted`, starting from the adjoint `seed` at slot `start`.
 
     factors: for each cut that has a past, by its slot, what its adjoint is multiplied by.
+    apart: slots of parameters whose parts are kept apart by the step of the record that uses them, and filled in.
     Slots that are not reached are left out of the answer. No array that was there before is changed.
     """
     # A mended cut is no operation: both sides of it share one adjoint, so that the order of summation, and
@@ -121,7 +123,10 @@ def sweep(
             if callable(part):  # an adjoint that is worked out only where it is needed
                 part = part()
             slot = same.get(slot, slot)
-            if slot not in adjoint:
+            if apart is not None and slot in apart:
+                step = _only_step(record, slot)
+                apart[slot][step] = apart[slot][step] + part if step in apart[slot] else part
+            elif slot not in adjoint:
                 adjoint[slot] = part
             elif slot in ours:
                 adjoint[slot] += part
@@ -129,6 +134,19 @@ def sweep(
                 adjoint[slot] = adjoint[slot] + part
                 ours.add(slot)
     return {slot: adjoint[same.get(slot, slot)] for slot in wanted if same.get(slot, slot) in adjoint}
+
+
+class UsedOffTheClock(Exception):
+    """A parameter, by its slot, is used in a record that belongs to no single step."""
+
+    def __init__(self, slot: int, where: str):
+        self.slot, self.where = slot, where
+
+
+def _only_step(record: Record, slot: int) -> int:
+    if record.steps is None or record.steps[0] != record.steps[1]:
+        raise UsedOffTheClock(slot, f"{record.op}, which belongs to no single step")
+    return record.steps[0]
 
 
 def _take(adjoint: dict[int, Array], slot: int, keep: set[int]) -> Array | None:

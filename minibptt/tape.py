@@ -23,7 +23,7 @@ from .backend import Array, BackendError, is_array, library_of, name_of
 from .gradients import Gradients
 from .listing import wengert
 from .nest import leaves, map_nest
-from .sweep import Cut, Record, Rule, sweep
+from .sweep import Cut, Record, Rule, UsedOffTheClock, sweep
 from .tensor import Parameter, Steps, Tensor, float_array, made, tensors
 
 
@@ -70,6 +70,7 @@ class Tape:
         self._slots = 0
         self._trimmed = False
         self._steps: Steps = None
+        self._before = 0  # what a clock inside is ahead of: see `shifted`
         self._layer: str | None = None
         self._outer: list[Tape | None] = []
 
@@ -111,13 +112,22 @@ class Tape:
         """
         before = self._steps, self._layer
         if step is not None:
-            self._steps = (step, step if last is None else last)
+            self._steps = (step + self._before, (step if last is None else last) + self._before)
         if layer is not None:
             self._layer = layer
         try:
             yield self
         finally:
             self._steps, self._layer = before
+
+    @contextmanager
+    def shifted(self, steps: int) -> Iterator[Tape]:
+        """Inside, the clock counts from `steps` + 1 where it is set to 1: for a sequence that is run in pieces."""
+        before, self._before = self._before, steps
+        try:
+            yield self
+        finally:
+            self._before = before
 
     # --- recording -----------------------------------------------------------------------------------------
 
@@ -265,6 +275,36 @@ class Tape:
         wanted = [slot for slot in self._slots_of(wrt) if slot is not None]
         return self._answer(wrt, self._sweep(loss, seed, through_cuts, wanted))
 
+    def gradient_by_step(
+        self, loss: Tensor, module: Any, seed: Any = None, *, through_cuts: ThroughCuts = False
+    ) -> dict[int, Gradients]:
+        """The gradient apart by the step at which a parameter was used: {3: Gradients, …}, steps counted from 1.
+
+        A step that the loss does not reach is left out. Arguments and errors as for `gradient`; TapeError where a
+        parameter is used in a record of many steps, or off the clock: run the model one step at a time.
+        """
+        slots = {self._parameters[id(p)][1]: name for name, p in module.named_parameters() if id(p) in self._parameters}
+        apart: dict[int, dict[int, Array]] = {slot: {} for slot in slots}
+        try:
+            self._sweep(loss, seed, through_cuts, list(slots), apart)
+        except UsedOffTheClock as error:
+            raise TapeError(f"{slots[error.slot]} is used in {error.where}: run the model one step at a time") from None
+        steps = sorted({step for parts in apart.values() for step in parts})
+        zeros = {name: p for name, p in module.named_parameters()}
+        return {
+            step: Gradients(
+                {
+                    **{n: self._zeros(p) for n, p in zeros.items()},
+                    **{slots[s]: a[step] for s, a in apart.items() if step in a},
+                }
+            )
+            for step in steps
+        }
+
+    @staticmethod
+    def _zeros(tensor: Tensor) -> Array:
+        return library_of(tensor.value).zeros(tensor.shape, dtype=tensor.dtype)
+
     def adjoints(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[str, Array]:
         """∂L/∂h_t for every state that was noted: {"h": (T, B, H)}, or {"1.h": …} for layer "1".
 
@@ -310,13 +350,20 @@ class Tape:
                 factors[cut.slot] = float(factor)
         return factors
 
-    def _sweep(self, loss: Tensor, seed: Any, through_cuts: ThroughCuts, wanted: Sequence[int]) -> dict[int, Array]:
+    def _sweep(
+        self,
+        loss: Tensor,
+        seed: Any,
+        through_cuts: ThroughCuts,
+        wanted: Sequence[int],
+        apart: dict[int, dict[int, Array]] | None = None,
+    ) -> dict[int, Array]:
         """The adjoints of the slots in `wanted` that `loss` reaches, after every check."""
         start, seed = self._slot_of_loss(loss), self._seed(loss, seed)
         for parameter, _, value in self._parameters.values():
             if parameter.value is not value:
                 raise _changed(parameter)
-        return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted)
+        return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted, apart)
 
     def _slot_of_loss(self, loss: Tensor) -> int:
         if not isinstance(loss, Tensor):
@@ -377,7 +424,7 @@ class Tape:
             xp = library_of(wrt.value)
             if slot in found:
                 return xp.array(found[slot])
-            return xp.zeros(wrt.shape, dtype=wrt.dtype)
+            return self._zeros(wrt)
         if hasattr(wrt, "named_parameters"):
             return Gradients({name: self._answer(p, found) for name, p in wrt.named_parameters()})
         return tuple([self._answer(one, found) for one in wrt])

@@ -105,7 +105,8 @@ class Description:
 
     steps_kept: for each loss, how many steps back it reaches, its own included, 0 for a loss that is never reached;
     with the offset that the schedule has. survival[j]: the share of pairs at lag j that are kept, over all offsets
-    or draws. unreached: losses that get no gradient at all. updates: per sequence. longest: the most steps ever on the tape.
+    or draws. unreached: losses that get no gradient at all. updates: per sequence. longest: the most steps that are
+    ever on the tape.
     """
 
     schedule: str

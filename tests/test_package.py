@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 ORDER = """
 backend listing nest gradients tensor sweep tape dispatch places ops module check optim cells.base cells.buffers
 cells.explicit cells.rnn cells.lstm cells.gru cells passes sequence layers recurrent losses truncation cutting compare
-plots tasks progress cli __main__
+contributions plots tasks progress cli __main__
 """.split()  # noqa: SIM905
 
 

@@ -63,3 +63,22 @@ def test_plots_take_axes_leave_settings_alone_and_open_no_window(tmp_path):
         pyplot.close(figure)
     assert dict(matplotlib.rcParams) == before and (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
     assert isinstance(axes, np.ndarray)
+
+
+def test_the_triangle_shows_shares_and_outlines_what_a_schedule_keeps(tmp_path):
+    rng = np.random.default_rng(0)
+    model = mb.Sequential(mb.RNNCell(2, 3, rng=1), mb.Linear(3, 2, rng=2))
+    c = mb.contributions(model, rng.standard_normal((6, 2, 2)), rng.standard_normal((6, 2, 2)), mb.mse)
+    ax = plots.contributions(c, mb.tbptt(2), symbols="a b$c\n")
+    shown = ax.collections[0].get_array()
+    assert np.ma.count(shown) == 21  # the lower triangle of 6 × 6, diagonal included
+    np.testing.assert_allclose(shown[5, 0], c.share[5, 0])
+    outline = {tuple(line.get_xdata()) + tuple(line.get_ydata()) for line in ax.lines}
+    assert (2.5, 2.5, 2.5, 3.5) in outline and (0.5, 1.5, 2.5, 2.5) in outline  # the corner between two chunks
+    assert "keeps" in ax.get_title() and "loss step" in ax.get_ylabel()
+    minus = ax.collections[1].get_offsets()
+    assert len(minus) == (np.tril(c.share) < -np.abs(c.share).max() / 100).sum()
+    plots.save(ax, tmp_path / "c.png", dpi=40)
+    own = pyplot.figure().subplots()
+    assert plots.contributions(c, ax=own) is own
+    pyplot.close("all")

@@ -1,0 +1,151 @@
+"""C[t, s]: against closed forms, against copies of the parameters at each step, and against real cuts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_truncation import LOSSES, make_model
+from test_truncation import contributions as by_copies
+from toys import Scalar
+
+import minibptt as mb
+
+f64 = np.float64
+X = np.arange(1.0, 7.0).reshape(6, 1, 1)
+
+
+def total(outputs, y, mask=None):
+    return mb.sum(outputs)
+
+
+def test_a_linear_cell_has_the_contributions_worked_by_hand():
+    # h_t = w·h_{t−1} + x_t, L_t = h_t: C[t, s] = w^(t−s)·h_{s−1}; the whole is 38.8125 (w = ½, h₀ = 2, x = 1 … 6).
+    h = [2.0]
+    for v in range(1, 7):
+        h.append(0.5 * h[-1] + v)
+    C = np.array([[0.5 ** (t - s) * h[s] if s <= t else 0 for s in range(6)] for t in range(6)])
+    c = mb.contributions(Scalar(), X, None, total, state=[[2.0]])
+    np.testing.assert_allclose(c.norms, C, rtol=1e-14)
+    np.testing.assert_allclose(c.share, C / 38.8125, rtol=1e-14)
+    assert c.full["w"][0] == 38.8125 and c.loss == 33.9375 and c.T == 6
+    np.testing.assert_allclose(c.share_by_lag, [np.diagonal(C, -j).sum() / 38.8125 for j in range(6)], rtol=1e-14)
+    np.testing.assert_allclose(c.norm_by_lag[1], 0.5 * sum(h[:5]), rtol=1e-14)
+    for k, value in {1: 25.875, 2: 31.5, 3: 34.875, 6: 38.8125}.items():
+        assert c.gradient(mb.tbptt(k))["w"][0] == pytest.approx(value, rel=1e-14)
+        assert c.kept_share(mb.tbptt(k)) == pytest.approx(value / 38.8125, rel=1e-14)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_every_pair_is_the_gradient_of_a_copy_of_the_parameters_at_that_step(data):
+    T, B = data.draw(st.integers(1, 6), "T"), data.draw(st.integers(1, 3), "B")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    loss, make_target = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)), "loss")]
+    seed = int(rng.integers(1000))
+    model, *copies = [make_model(np.random.default_rng(seed)) for _ in range(T + 1)]
+    x, y = rng.standard_normal((T, B, 2)), make_target(rng, T, B)
+    real, resets = rng.random((T, B)) < 0.8, rng.random((T, B)) < 0.2
+    options = {"mask": None if real.all() else real, "resets": resets}
+    c = mb.contributions(model, x, y, loss, **options)
+    outputs, _ = model(x, **options)
+    with mb.Tape() as tape:
+        outputs = tape.watch(outputs)
+        value = loss(outputs, y) if options["mask"] is None else loss(outputs, y, mask=real)
+    C = by_copies(copies, x, tape.gradient(value, outputs), real, resets, None)
+    G = sum((C[t][s] for t in range(T) for s in range(t + 1)), 0 * C[0][0])
+    scale = 1 + G.norm()
+    for t in range(T):
+        for s in range(T):
+            expected = C[t][s].norm() if s <= t else 0
+            assert abs(c.norms[t, s] - expected) < 1e-11 * scale
+            if G.norm():
+                assert abs(c.share[t, s] - (C[t][s].dot(G) / G.dot(G) if s <= t else 0)) < 1e-9
+    if G.norm():
+        assert c.share.sum() == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["tape", "explicit"])
+def test_the_gradient_of_every_schedule_equals_real_cuts_and_missing_is_the_rest(engine):
+    model = mb.Sequential(
+        mb.Embedding(7, 4, rng=1, dtype=f64), mb.LSTM(4, 5, layers=2, engine=engine, rng=2, dtype=f64),
+        mb.Linear(5, 7, rng=3, dtype=f64),
+    )  # fmt: skip
+    x, y = np.random.default_rng(1).integers(0, 7, (2, 10, 3))
+    options = {"lengths": [10, 4, 7]}
+    c = mb.contributions(model, x, y, mb.cross_entropy, **options)
+    for schedule in (
+        mb.tbptt(3),
+        mb.tbptt(2, 5),
+        mb.tbptt(4, 2),
+        mb.tbptt(3, 6, losses="last"),
+        mb.full(),
+        mb.artbp(0.3),
+    ):
+        cut = mb.bptt(model, x, y, mb.cross_entropy, schedule, rng=5, **options)
+        assert c.gradient(schedule, rng=5).relative_error(cut) < 1e-11
+        kept = c.kept_share(schedule, rng=5)
+        assert kept == pytest.approx(cut.share(c.full), abs=1e-12)
+        missing = c.missing(schedule, rng=5)
+        assert missing.sum() == pytest.approx(1 - kept, abs=1e-12)
+        factors = [update.factors for update in schedule.plan(10, 5).updates]
+        for s in range(10):
+            if all(f[s] == 1 for f in factors) and not isinstance(schedule, type(mb.tbptt(4, 2))):
+                assert missing[s] == 0
+    total_of = sum(c.shares_of.values())
+    np.testing.assert_allclose(total_of, c.share, atol=1e-15)
+    squares = sum(norms**2 for norms in c.norms_of.values())
+    np.testing.assert_allclose(np.sqrt(squares), c.norms, rtol=1e-14)
+
+
+def test_the_share_predicts_the_decrease_of_the_loss_for_a_tiny_step():
+    rng = np.random.default_rng(0)
+    model = mb.Sequential(mb.RNNCell(2, 4, rng=1, dtype=f64), mb.Linear(4, 2, rng=2, dtype=f64))
+    x, y = rng.standard_normal((8, 3, 2)), rng.standard_normal((8, 3, 2))
+    c = mb.contributions(model, x, y, mb.mse)
+    rate = 1e-7
+    for schedule in (mb.tbptt(2), mb.full()):
+        g = mb.bptt(model, x, y, mb.mse, schedule)
+        before = {name: p.value for name, p in model.named_parameters()}
+        for name, p in model.named_parameters():
+            mb.assign(p, p.value - rate * g[name])
+        after = mb.mse(model(x)[0], y).item()
+        for name, p in model.named_parameters():
+            mb.assign(p, before[name])
+        predicted = rate * c.kept_share(schedule) * c.full.dot(c.full)
+        assert (c.loss - after) == pytest.approx(predicted, rel=1e-4)
+
+
+def test_an_array_of_ones_own_and_what_is_no_weight():
+    c = mb.contributions(Scalar(), X, None, total, state=[[2.0]])
+    w = np.tri(6) * 0.5
+    assert c.gradient(w)["w"][0] == pytest.approx(38.8125 / 2) and c.kept_share(w) == pytest.approx(0.5)
+    for wrong, words in [(np.ones((6, 6)), "above the diagonal"), (np.eye(5), "shape"), (np.eye(6) * np.nan, "finite")]:
+        with pytest.raises(ValueError, match=words):
+            c.gradient(wrong)
+
+
+class Future(mb.Module):
+    """A layer that reads the step after."""
+
+    def __init__(self):
+        self.cell = mb.RNNCell(1, 1, rng=0, dtype=f64)
+
+    def zero_state(self, batch):
+        return self.cell.zero_state(batch)
+
+    def __call__(self, x, state=None, **options):
+        x = np.concatenate([x[1:], x[:1] * 0])
+        return mb.unroll(self.cell, x, state, **options)
+
+
+def test_a_model_that_reads_the_future_and_a_parameter_inside_the_loss_are_refused():
+    with pytest.raises(ValueError, match="reads the future"):
+        mb.contributions(Future(), X, None, total)
+    scale = mb.parameter([2.0], "scale", dtype=f64)
+    with pytest.raises(ValueError, match="inside the loss"):
+        mb.contributions(Scalar(), X, None, lambda out, y: mb.sum(out * scale))
+    model = mb.Sequential(Scalar(), mb.Linear(1, 1, dtype=f64))
+    with mb.Tape() as tape:
+        loss = mb.sum(model(X)[0])
+    with pytest.raises(mb.TapeError, match=r"belongs to no single step: run the model one step at a time"):
+        tape.gradient_by_step(loss, model)
