@@ -28,11 +28,17 @@ def run_explicitly(
     """(outputs (T, B, H), final state) by the cell's `forward`, recorded as one entry with its `backward`.
 
     x: (T, B, D), padding filled; state: checked against the cell's; real, resets: (T, B) on the host, or None.
-    TypeError for a cell that has no explicit passes.
+    TypeError for a cell that has no explicit passes, or only those of a cell whose equations it changes.
     """
     name = type(cell).__name__
     if not hasattr(cell, "forward"):
         raise TypeError(f"{name} has no explicit passes (forward and backward): use engine='tape'")
+    for method in ("step", "zero_state") if resets is not None else ("step",):
+        if _depth(cell, method) < _depth(cell, "forward"):
+            raise TypeError(
+                f"{name} has a {method} of its own, but inherits its explicit passes (forward and backward), which "
+                "know nothing of it: use engine='tape', or write these passes too"
+            )
     before = [h for _, h in leaves(state)]
     inputs = [x, *before, *cell.parameters().values()]
     values, dtype = agreed(name, inputs)
@@ -51,42 +57,49 @@ def run_explicitly(
     names, layer = cell.names_of(state), tape.layer
     boundaries = range(cut_every, T, cut_every) if cut_every else ()
     with tape.at(1, T):
+        assert tape.step is not None
+        first, last = tape.step - T + 1, tape.step
         # What stands inside the record: each part of the state over all steps, and after each cut.
-        over_time = [tape.place(h[1:], part, (1, T)) for h, part in zip(saved.states, names)]
+        over_time = [tape.place(h[1:], part, (first, last)) for h, part in zip(saved.states, names)]
         cuts = [
-            Cut(t + 1, layer, -1, tape.place(h[t], part, (t, t)))
+            Cut(first + t, layer, -1, tape.place(h[t], part, (first + t - 1, first + t - 1)))
             for t in boundaries
             for h, part in zip(saved.states, names)
         ]
-        rule = partial(_rule, cell, saved, shapes, bool(slots[0]), over_time, boundaries, cuts)
+        rule = partial(_rule, cell, saved, shapes, over_time, boundaries, cuts)
         constants = [v.shape for v, slot in zip(values, slots) if slot is None]
         outputs = tape.record(name, slots, constants, results, rule, several=True, inner=cuts)
         for h, part in zip(over_time, names):
             tape.state(part, h, stacked=True)
         for h, part in zip(outputs[1:], names):
-            h.name, h.steps = part, (T, T)
+            h.name, h.steps = part, (last, last)
     return outputs[0], rebuild(state, list(outputs[1:]))
+
+
+def _depth(cell: Any, method: str) -> int:
+    """How far up among the classes of `cell` the method is defined; 0 is its own class."""
+    return next(i for i, kind in enumerate(type(cell).__mro__) if method in vars(kind))
 
 
 def _rule(
     cell: Any,
     saved: Any,
     shapes: Sequence[tuple[int, ...]],
-    needs_dx: bool,
     over_time: Sequence[Tensor],
     boundaries: Sequence[int],
     cuts: Sequence[Cut],
     g: Sequence[Array | None],
     factors: Sequence[float],
 ) -> tuple[list[Callable[[], Array] | None], dict[int, Array]]:
-    """The adjoints of the inputs, and of the slots inside the record. A boundary's factor is that of its cuts."""
+    """The adjoints of the inputs, and of the slots inside the record. factors: those of `cuts`, in their order."""
     n = len(over_time)
-    scaled = {t: factors[i * n] for i, t in enumerate(boundaries) if factors[i * n] != 1}
+    at = {t: factors[i * n : (i + 1) * n] for i, t in enumerate(boundaries)}  # one for each part of the state
+    scaled = {t: parts for t, parts in at.items() if any(factor != 1 for factor in parts)}
     result: Pass = cell.backward(saved, g[0], list(g[1:]), scaled)
     inside = {h.slot: adjoint[1:] for h, adjoint in zip(over_time, result.adjoints)}
     for i, t in enumerate(boundaries):
         for j in range(n):
-            if t in result.arrived:
-                inside[cuts[i * n + j].slot] = result.arrived[t][j]
+            # Both sides of a mended cut share one adjoint, as they do on the tape.
+            inside[cuts[i * n + j].slot] = result.adjoints[j][t] if at[t][j] == 1 else result.arrived[t][j]
     d_state = [partial(unbroadcast, d, shape) for d, shape in zip(result.d_state, shapes)]
-    return [result.dx if needs_dx else None, *d_state, *result.parameters], inside
+    return [result.dx, *d_state, *result.parameters], inside

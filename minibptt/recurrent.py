@@ -26,6 +26,8 @@ class Recurrent(Module):
         check_size(type(self).__name__, layers=layers)
         if engine not in ENGINES:
             raise ValueError(f"{type(self).__name__}: engine must be one of {ENGINES}, found {engine!r}")
+        if dropout and layers == 1:
+            raise ValueError(f"{type(self).__name__}: dropout stands between layers, and layers=1 has no between")
         streams = generator(rng).spawn(2 * layers)  # one seed, spread over the layers
         first = make(D, streams[0])
         self.engine = engine

@@ -7,7 +7,7 @@ up as soon as its record is done, unless somebody asked for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Cut:
     """A place where the tape was cut, in `layer`, at the boundary before step `step`.
 
     source: the slot of the tensor that was cut, None where its past is not on this tape and there is nothing
-    to mend. tensor: what stands after the cut.
+    to mend, −1 where it stands inside a record, whose rule mends it. tensor: what stands after the cut.
     """
 
     step: int | None
@@ -82,18 +82,20 @@ def sweep(
     seed: Array,
     wanted: Sequence[int],
     apart: dict[int, dict[int, Array]] | None = None,
+    leaves: Container[int] = (),
 ) -> dict[int, Array]:
     """The adjoints of the slots in `wanted`, starting from the adjoint `seed` at slot `start`.
 
     factors: for each cut that has a past, by its slot, what its adjoint is multiplied by.
     apart: slots of parameters whose parts are kept apart by the step of the record that uses them, and filled in.
+    leaves: slots that nothing lies behind: their adjoints are worked out only where they are wanted.
     Slots that are not reached are left out of the answer. No array that was there before is changed.
     """
     # A mended cut is no operation: both sides of it share one adjoint, so that the order of summation, and
     # with it the last bit, is that of a tape which was never cut.
     same: dict[int, int] = {}
     for cut in cuts:
-        if cut.source is not None and factors[cut.slot] == 1:
+        if cut.source is not None and cut.source >= 0 and factors[cut.slot] == 1:
             same[cut.slot] = same.get(cut.source, cut.source)
     keep = {same.get(slot, slot) for slot in wanted}
     adjoint: dict[int, Any] = {same.get(start, start): seed}
@@ -120,11 +122,13 @@ def sweep(
         for slot, part in zip(record.inputs, parts):
             if slot is None or part is None:
                 continue
+            slot = same.get(slot, slot)
+            if slot in leaves and slot not in keep:
+                continue
+            step = _only_step(record, slot) if apart is not None and slot in apart else None
             if callable(part):  # an adjoint that is worked out only where it is needed
                 part = part()
-            slot = same.get(slot, slot)
-            if apart is not None and slot in apart:
-                step = _only_step(record, slot)
+            if apart is not None and step is not None:
                 apart[slot][step] = apart[slot][step] + part if step in apart[slot] else part
             elif slot not in adjoint:
                 adjoint[slot] = part

@@ -240,7 +240,8 @@ class Tape:
     def keep_last(self, steps: int) -> None:
         """Drop the records that are older than the last `steps` steps by the clock.
 
-        Gradients then reach back no further: a sliding window, for weights that stay as they are. Where
+        Gradients then reach back no further: a sliding window, for weights that stay as they are. A record of many
+        steps (engine="explicit") stays whole as long as its last step does. Where
         weights move between overlapping windows, recompute the window from the state stored at its start.
         ValueError for steps < 1.
         """
@@ -363,7 +364,7 @@ class Tape:
         for parameter, _, value in self._parameters.values():
             if parameter.value is not value:
                 raise _changed(parameter)
-        return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted, apart)
+        return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted, apart, self.leaves)
 
     def _slot_of_loss(self, loss: Tensor) -> int:
         if not isinstance(loss, Tensor):

@@ -1,5 +1,7 @@
 """Arrays that are used again: only when nobody can see them any more, and never without bound."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -81,3 +83,11 @@ def test_what_one_step_returned_is_not_touched_by_the_next():
     for i in range(4):
         step(x * (i + 2))
     assert all(np.array_equal(a, mb.to_numpy(b)) for a, b in zip(before, kept))
+
+
+def test_where_python_counts_no_references_nothing_is_used_again():
+    script = (
+        "import sys, numpy as np; del sys.getrefcount; from minibptt.cells.buffers import empty; "
+        "a, b = empty(np, (300, 400), np.float32), empty(np, (300, 400), np.float32); print(np.shares_memory(a, b))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"

@@ -166,6 +166,22 @@ def test_the_forget_bias_is_a_real_parameter_value_in_the_forget_gate_alone(engi
     np.testing.assert_allclose(h.item(), 0.5 * np.tanh(c.item()), rtol=1e-14)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_recurrence_asked_twice_gives_the_numbers_worked_out_elsewhere(engine):
+    # h_t = tanh(x_t + h_{t−1} W_h), T = 3, B = H = 2, L = Σ h·G; adding to dy in place gives another dW_h in the end.
+    T, B, H = 3, 2, 2
+    cell = cell_with(mb.RNNCell(H, H, dtype=f64), W_x=np.eye(H), W_h=2 * waves(H, H, k=2), b=np.zeros(H))
+    G = waves(B, T, H, k=5).transpose(1, 0, 2)
+    for _ in range(2):
+        _, out, _, grads, _, (dh0,), _, _ = ask(cell, waves(T, B, H), [waves(B, H, k=4)], G, engine)
+        expected = [[0.15051821279480587, 0.22995833857959933], [-0.05989204766968177, 0.14322606862818835]]
+        np.testing.assert_allclose(grads["W_h"], expected, rtol=1e-12)
+        expected = [[-0.0252449479719192, 0.2659560763603517], [0.01713656578286541, 0.3409222486230283]]
+        np.testing.assert_allclose(dh0, expected, rtol=1e-12)
+        expected = [[0.4518663045424206, 0.6944724379587961], [-0.34295963128788626, -0.6441453490716205]]
+        np.testing.assert_allclose(out.value[0], expected, rtol=1e-12)
+
+
 # --- two engines, one answer ----------------------------------------------------------------------------------------
 
 
@@ -202,7 +218,8 @@ def test_both_engines_agree_over_shapes_lengths_resets_factors_states_and_losses
         "resets": draw(st.sampled_from([None, rng.random((T, B)) < 0.3])),
         "cut_every": draw(st.sampled_from([None, 1, 2, 3])),
     }
-    through = draw(st.sampled_from([False, True, 0.5, -1.5, lambda cut: cut.step / 4]))
+    by_part = lambda cut: 1 if cut.name == "c" else cut.step / 4  # noqa: E731
+    through = draw(st.sampled_from([False, True, 0.5, -1.5, lambda cut: cut.step / 4, by_part]))
     G = draw(st.sampled_from([None, rng.standard_normal((T, B, H))]))
     final = draw(st.sampled_from([None, list(rng.standard_normal((parts, B, H))), [rng.standard_normal((B, H))]]))
     shape = draw(st.sampled_from([(B, H), (1, H), (H,)]))
@@ -257,6 +274,65 @@ def test_mended_cuts_inside_one_record_give_the_full_gradient_to_the_bit(kind):
     mended = ask(cell, x, state, G, "explicit", True, cut_every=2)
     assert full[3] == mended[3] and np.array_equal(full[4], mended[4])
     assert all(np.array_equal(a, b) for a, b in zip(full[5], mended[5]))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_the_adjoint_of_what_stands_after_a_cut_is_the_same_in_both_engines(kind):
+    cell = MAKE[kind](2, 3, rng=0, dtype=f64)
+    x = np.random.default_rng(0).standard_normal((5, 2, 2))
+    for through in (False, True, 0.5, lambda cut: float(cut.name == "h")):
+        answers = []
+        for engine in ENGINES:
+            with mb.Tape() as tape:
+                out, _ = mb.unroll(cell, x, cut_every=2, engine=engine)
+                loss = mb.sum(out * out)
+            answers.append(tape.gradient(loss, [cut.tensor for cut in tape.cuts], through_cuts=through))
+        assert all(np.abs(a).min() > 0 for a in answers[0])
+        for a, b in zip(*answers, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-11)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_nothing_crosses_a_closed_cut_not_even_an_infinite_adjoint(engine):
+    cell = cell_with(mb.RNNCell(1, 1, "linear", rng=0), W_h=[[1e20]])
+    with mb.Tape() as tape:
+        x = tape.watch(np.zeros((6, 1, 1), np.float32))
+        _, h = mb.unroll(cell, x, cut_every=3, engine=engine)
+        loss = mb.sum(h)
+    dx = tape.gradient(loss, x).ravel()
+    assert np.isinf(dx[3]) and dx[:3].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_part_of_an_initial_state_may_broadcast_in_its_own_way(engine):
+    cell, x = mb.LSTMCell(2, 3, rng=0, dtype=f64), waves(4, 2, 2)
+    h, c = waves(3), waves(2, 1, k=3)
+    _, whole, _, grads, dx, _, _, _ = ask(cell, x, [h + np.zeros((2, 3)), c + np.zeros((2, 3))], waves(4, 2, 3), engine)
+    _, out, _, same, dx2, d_state, _, _ = ask(cell, x, [h, c], waves(4, 2, 3), engine)
+    np.testing.assert_allclose(out.value, whole.value, rtol=1e-12)
+    np.testing.assert_allclose(dx2, dx, rtol=1e-12)
+    assert same.relative_error(grads) < 1e-13
+    assert [d.shape for d in d_state] == [(3,), (2, 1)]
+
+
+def test_explicit_passes_are_not_taken_for_a_cell_whose_equations_differ():
+    class Doubled(mb.RNNCell):
+        def step(self, x, h):
+            h, _ = super().step(x, h)
+            return 2 * h, h
+
+    class Warm(mb.RNNCell):
+        def zero_state(self, batch):
+            return mb.ones((batch, self.H))
+
+    x = np.ones((3, 1, 2))
+    with pytest.raises(TypeError, match=r"Doubled has a step of its own.*engine='tape'"):
+        mb.unroll(Doubled(2, 3, rng=0), x, engine="explicit")
+    with pytest.raises(TypeError, match=r"Warm has a zero_state of its own.*engine='tape'"):
+        mb.unroll(Warm(2, 3, rng=0), x, resets=np.eye(3, 1), engine="explicit")
+    one, other = (mb.unroll(Warm(2, 3, rng=0), x, engine=engine)[0].value for engine in ENGINES)
+    np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", MAKE)
@@ -328,6 +404,12 @@ def test_outputs_that_are_not_used_contribute_exactly_nothing(kind):
         last = [h for _, h in leaves(state)][-1]
         loss = mb.sum(last * last)
     assert all(np.isfinite(g).all() for g in tape.gradient(loss, cell).values())
+
+
+def test_a_parameter_of_one_gate_alone_is_not_taken_apart_by_gate():
+    cell = mb.GRUCell(2, 3, rng=0)
+    with pytest.raises(ValueError, match=r"\(3,\) does not divide into 3 gates \(r, z, n\) of H = 3 units"):
+        cell.by_gate(cell.b_hn)
 
 
 # --- PyTorch --------------------------------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ def test_compare_and_bptt_run_with_dropout_off_and_leave_it_as_it_was():
     [
         (lambda: mb.LSTM(2, 3, engine="fast"), ValueError, "'explicit'"),
         (lambda: mb.LSTM(2, 3, layers=0), ValueError, "layers must be at least 1"),
+        (lambda: mb.LSTM(2, 3, dropout=0.5), ValueError, "between layers"),
         (lambda: mb.GRU(2, 3, reset="never"), ValueError, "'after'.*'before'"),
         (lambda: mb.GRU(2, 0), ValueError, "H must be at least 1"),
         (lambda: mb.RNN(2, 3, "sin"), ValueError, "nonlinearity"),
@@ -173,3 +174,15 @@ class Own(mb.Cell):
 
     def step(self, x, h):
         return h + x, h + x
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_shifted_clock_gives_both_engines_the_same_steps_and_names(kind):
+    seen = []
+    for engine in ("tape", "explicit"):
+        layer = LAYERS[kind](2, 3, engine=engine, rng=0)
+        with mb.Tape() as tape, tape.shifted(10):
+            out, state = layer(np.ones((4, 1, 2)), cut_every=2)
+        seen.append((out.steps, [h.label for _, h in leaves(state)], [repr(cut) for cut in tape.cuts]))
+    assert seen[0] == seen[1] and seen[0][0] == (11, 14) and seen[0][1][0] == "h₁₄"
+    assert seen[0][2][0] == "cut(h₁₂, before step 13)"

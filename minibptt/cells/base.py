@@ -52,15 +52,16 @@ class Cell(Module):
     def by_gate(self, array: Array) -> dict[str, Array]:
         """A parameter or its gradient (…, G·H) apart by gate, as views (…, H). Empty for a cell without gates.
 
-        ValueError where the last axis does not divide into the gates.
+        ValueError where the last axis does not divide into the gates, each of H units where the cell has an H.
         """
         if not self.gates:
             return {}
         array = getattr(array, "value", array)
         width, rest = divmod(array.shape[-1], len(self.gates))
-        if rest:
+        H = getattr(self, "H", width)
+        if rest or width != H:
             raise ValueError(
                 f"the last axis of shape {array.shape} does not divide into {len(self.gates)} gates "
-                f"({', '.join(self.gates)})"
+                f"({', '.join(self.gates)})" + (f" of H = {H} units" if hasattr(self, "H") else "")
             )
         return {gate: array[..., i * width : (i + 1) * width] for i, gate in enumerate(self.gates)}

@@ -17,6 +17,7 @@ import numpy as np
 from ..backend import Array
 
 SMALLEST, LIMIT = 2**17, 2**27  # bytes: smaller arrays are not worth keeping; kept at most, in each thread
+COUNTED = hasattr(sys, "getrefcount")  # without it (PyPy) nobody knows whether an array is free: none is kept
 
 
 class _Pool(threading.local):
@@ -31,7 +32,7 @@ def empty(xp: Any, shape: tuple[int, ...], dtype: Any) -> Array:
     """An array whose values are whatever was there before. CuPy keeps a pool of its own."""
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
-    if xp is not np or not SMALLEST <= size <= LIMIT:
+    if xp is not np or not COUNTED or not SMALLEST <= size <= LIMIT:
         return xp.empty(shape, dtype=dtype)
     arrays = _pool.arrays
     for i in range(len(arrays)):
@@ -45,11 +46,11 @@ def empty(xp: Any, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _holders(arrays: list[np.ndarray], i: int) -> int:
-    """How many references there are to an array of the list; infinitely many where Python does not count them."""
-    return sys.getrefcount(arrays[i]) if hasattr(sys, "getrefcount") else sys.maxsize
+    """How many references there are to an array of the list."""
+    return sys.getrefcount(arrays[i])
 
 
-_FREE = _holders([np.empty(1)], 0)  # held by the list and by the question itself, and by nothing else
+_FREE = _holders([np.empty(1)], 0) if COUNTED else 0  # held by the list and by the question itself alone
 
 
 def clear() -> None:

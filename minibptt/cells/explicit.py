@@ -7,13 +7,15 @@ index 0 the initial state and index t the state after step t, and adjoints stand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..backend import Array, library_of
 from .buffers import empty
+
+Factors = Mapping[int, float | Sequence[float]]  # by step (from 0): see `Pass`
 
 
 class Saved:
@@ -35,7 +37,7 @@ class Saved:
         self.x, self.xp = x, library_of(x)
         self.W_x, self.W_h = cell.W_x.value, cell.W_h.value
         self.T, self.B = x.shape[:2]
-        self.states = [empty(self.xp, (self.T + 1, self.B, h.shape[-1]), h.dtype) for h in state]
+        self.states = [empty(self.xp, (self.T + 1, self.B, cell.H), h.dtype) for h in state]
         for buffer, h in zip(self.states, state):
             buffer[0] = h  # (B, H), or what broadcasts to it
         self._padded: Any = None if real is None else ~real.all(axis=1)
@@ -86,10 +88,12 @@ class Pass:
     parameters: list[Callable[[], Array]]
     gates: dict[str, Array]
 
-    def __init__(self, saved: Saved, d_final: list[Array | None], factors: Mapping[int, float] | None = None):
+    def __init__(self, saved: Saved, d_final: list[Array | None], factors: Factors | None = None):
         """d_final: the adjoint of each part of the final state, None for one that is not used. factors: what the
-        adjoint is multiplied by on its way from step t (from 0) back to step t − 1; 1 where it is not given."""
-        self.saved, self.factors = saved, dict(factors or {})
+        adjoint is multiplied by on its way from step t (from 0) back to step t − 1, one number or one for each part
+        of the state; 1 where it is not given."""
+        self.saved, n = saved, len(saved.states)
+        self.factors = {t: list(f) if isinstance(f, Sequence) else [f] * n for t, f in (factors or {}).items()}
         self.adjoints = [empty(saved.xp, h.shape, h.dtype) for h in saved.states]
         for adjoint, d in zip(self.adjoints, d_final):
             adjoint[-1] = 0 if d is None else d
@@ -102,7 +106,7 @@ class Pass:
 
     @property
     def dropped(self) -> dict[int, list[Array]]:
-        return {t: [(1 - self.factors[t]) * d for d in ds] for t, ds in self.arrived.items()}
+        return {t: [(1 - f) * d for f, d in zip(self.factors[t], ds)] for t, ds in self.arrived.items()}
 
     def between(self, t: int) -> None:
         """The way from step t back to step t − 1: around a padded step, not across a reset, scaled at a cut."""
@@ -114,8 +118,8 @@ class Pass:
                 d[t] = s.xp.where(s.resets[t], 0, d[t])
         if t in self.factors:
             self.arrived[t] = [d[t].copy() for d in self.adjoints]
-            for d in self.adjoints:
-                d[t] *= self.factors[t]
+            for d, factor in zip(self.adjoints, self.factors[t]):
+                d[t] = d[t] * factor if factor else 0  # nothing crosses a closed cut, not even an infinite adjoint
 
     def real_only(self, array: Array) -> Array:
         """An array (T, B, …) with exactly 0 at padded steps; None stays None."""

@@ -24,7 +24,6 @@ Backward, for t = T … 1, from dy_t = ∂L/∂y_t and from the adjoint of the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Pass, Saved, block_length, over_time, products, rows
+from .explicit import Factors, Pass, Saved, block_length, over_time, products, rows
 
 
 class GRUCell(Cell):
@@ -141,7 +140,7 @@ class GRUCell(Cell):
         s: Saved,
         dy: Array | None,
         d_final: list[Array | None],
-        factors: Mapping[int, float] | None = None,
+        factors: Factors | None = None,
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
         p = Pass(s, d_final, factors)

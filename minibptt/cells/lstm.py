@@ -20,7 +20,6 @@ Backward, for t = T … 1, from dy_t = ∂L/∂y_t and from the adjoints of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, assign, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Pass, Saved, block_length, input_gradient, over_time, products, rows
+from .explicit import Factors, Pass, Saved, block_length, input_gradient, over_time, products, rows
 
 
 class LSTMCell(Cell):
@@ -109,7 +108,7 @@ class LSTMCell(Cell):
         s: Saved,
         dy: Array | None,
         d_final: list[Array | None],
-        factors: Mapping[int, float] | None = None,
+        factors: Factors | None = None,
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T, dc_T], each or None."""
         p = Pass(s, d_final, factors)

@@ -15,7 +15,6 @@ Backward, for t = T … 1, from dy_t = ∂L/∂y_t and from the adjoint of the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Pass, Saved, input_gradient, over_time, products, rows
+from .explicit import Factors, Pass, Saved, input_gradient, over_time, products, rows
 
 NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu, "linear": None}
 
@@ -90,7 +89,7 @@ class RNNCell(Cell):
         s: Saved,
         dy: Array | None,
         d_final: list[Array | None],
-        factors: Mapping[int, float] | None = None,
+        factors: Factors | None = None,
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
         p = Pass(s, d_final, factors)
