@@ -9,7 +9,7 @@ from typing import Any as _Any
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
-from .compare import Comparison, compare
+from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
 from .gradients import Gradients
@@ -51,6 +51,7 @@ from .ops import (
 )
 from .optim import Adam, clip_by_global_norm
 from .recurrent import GRU, LSTM, RNN
+from .report import Comparison
 from .sequence import unroll
 from .tape import Tape, TapeError, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from .backend import BACKENDS, BackendError, backend_report, to_backend, use_backend
-from .compare import Comparison, compare
+from .compare import compare
 from .layers import Embedding, Linear, Sequential
 from .listing import can_print, printable
 from .module import generator
 from .optim import Adam, clip_by_global_norm
 from .progress import Progress
 from .recurrent import GRU, LSTM, RNN
+from .report import Comparison
 from .tape import Tape
 from .tasks import TASKS, Task, read_text, standard_library, text_task
 from .truncation import Schedule, artbp, full, tbptt

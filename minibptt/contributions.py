@@ -17,7 +17,7 @@ import numpy as np
 
 from . import ops
 from .backend import to_numpy
-from .cutting import call_loss
+from .cutting import call_loss, refuse_parameters_in_the_loss
 from .gradients import Gradients
 from .module import Rng, evaluating
 from .sequence import real_steps, run, sequence_input
@@ -144,11 +144,7 @@ def contributions(
             recorded = len(tape.records)
             together = ops.concatenate(outputs)
             value = call_loss(loss, together, y, real)
-    used = {slot for record in tape.records[recorded:] for slot in record.inputs}
-    if any(leaf.is_parameter and slot in used for slot, leaf in tape.leaves.items()):
-        raise ValueError(
-            "a parameter is used inside the loss, where it belongs to no step. Make it a layer of the model"
-        )
+    refuse_parameters_in_the_loss(tape, recorded)
     whole, steps = to_numpy(at_once), to_numpy(together)
     if not np.allclose(whole, steps, rtol=1e-3, atol=1e-5 * (1 + np.abs(whole).max())):
         raise ValueError(

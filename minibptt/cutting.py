@@ -20,11 +20,6 @@ from .tape import Tape, cut, no_tape
 from .tensor import Tensor, tensors
 from .truncation import Plan, Schedule, Update
 
-INSIDE_LOSS = (
-    "a parameter is used inside the loss, where it belongs to no step: a truncation cannot be judged. Make it a layer "
-    "of the model"
-)
-
 
 def bptt(
     model: Any,
@@ -55,8 +50,7 @@ def bptt(
         with Tape() as tape:
             outputs = tape.watch(outputs)
             total = call_loss(loss, outputs, y, options["mask"])
-        if any(leaf.is_parameter for leaf in tape.leaves.values()):
-            raise ValueError(INSIDE_LOSS)
+        refuse_parameters_in_the_loss(tape, 0)
         seeds = tape.gradient(total, outputs)
         del tape, total
         return accumulate(model, x, seeds, schedule.plan(T, rng), state=state, **options)
@@ -137,6 +131,16 @@ def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gr
     for gradients in updates:
         total = total + gradients
     return total
+
+
+def refuse_parameters_in_the_loss(tape: Tape, recorded: int) -> None:
+    """ValueError where a parameter is used in the records after the first `recorded`, which are those of the loss."""
+    used = {slot for record in tape.records[recorded:] for slot in record.inputs}
+    if any(leaf.is_parameter and slot in used for slot, leaf in tape.leaves.items()):
+        raise ValueError(
+            "a parameter is used inside the loss, where it belongs to no step: a truncation cannot be judged. Make it "
+            "a layer of the model"
+        )
 
 
 def call_loss(loss: Callable[..., Tensor], outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:

@@ -17,8 +17,8 @@ from matplotlib.colors import LinearSegmentedColormap, SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from .compare import Comparison, Row
 from .contributions import Contributions
+from .report import Comparison, Row
 from .truncation import Chunks, Full, Schedule
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"

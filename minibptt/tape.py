@@ -291,14 +291,9 @@ class Tape:
         except UsedOffTheClock as error:
             raise TapeError(f"{slots[error.slot]} is used in {error.where}: run the model one step at a time") from None
         steps = sorted({step for parts in apart.values() for step in parts})
-        zeros = {name: p for name, p in module.named_parameters()}
+        zero = {name: self._zeros(parameter) for name, parameter in module.named_parameters()}
         return {
-            step: Gradients(
-                {
-                    **{n: self._zeros(p) for n, p in zeros.items()},
-                    **{slots[s]: a[step] for s, a in apart.items() if step in a},
-                }
-            )
+            step: Gradients(zero | {slots[slot]: parts[step] for slot, parts in apart.items() if step in parts})
             for step in steps
         }
 

@@ -7,7 +7,7 @@ from matplotlib import pyplot
 
 import minibptt as mb
 from minibptt import plots
-from minibptt.compare import Comparison, Row
+from minibptt.report import Comparison, Row
 from minibptt.truncation import full, tbptt
 
 
