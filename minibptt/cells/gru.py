@@ -34,7 +34,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Factors, Pass, Saved, block_length, over_time, products, rows
+from .explicit import Factors, Pass, Saved, backwards, block_length, over_time, products, rows
 
 
 class GRUCell(Cell):
@@ -45,6 +45,7 @@ class GRUCell(Cell):
     """
 
     gates = ("r", "z", "n")
+    state_names = ("h",)
 
     def __init__(self, D: int, H: int, *, reset: str = "after", rng: Rng = None, dtype: Any = None):
         check_size("GRUCell", D=D, H=H)
@@ -167,17 +168,17 @@ class GRUCell(Cell):
         z = s.A[..., H:]
         W_hT, part = xp.ascontiguousarray(s.W_h.T), xp.empty_like(dh[0])
         ahead = block_length(d[0])
-        for t in range(s.T - 1, -1, -1):
+        steps = backwards(s.T, dh[1:], dh[:-1], d, d_r, d_z, d_u, da_n, z, dy)
+        for t, dh_t, dh_prev, d_t, d_r_t, d_z_t, d_u_t, da_n_t, z_t, dy_t in steps:
             if (s.T - 1 - t) % ahead == 0:
                 self._local_derivatives(s, h_prev, d, da_n, slice(max(0, t + 1 - ahead), t + 1))
-            dh_t = dh[t + 1]
-            if dy is not None:
-                xp.add(dh_t, dy[t], out=dh_t)
-            for adjoint in (d_r[t], d_z[t], d_u[t], da_n[t]):
+            if dy_t is not None:
+                xp.add(dh_t, dy_t, out=dh_t)
+            for adjoint in (d_r_t, d_z_t, d_u_t, da_n_t):
                 xp.multiply(adjoint, dh_t, out=adjoint)
-            xp.matmul(d[t], W_hT, out=dh[t])
-            xp.multiply(dh_t, z[t], out=part)
-            xp.add(dh[t], part, out=dh[t])
+            xp.matmul(d_t, W_hT, out=dh_prev)
+            xp.multiply(dh_t, z_t, out=part)
+            xp.add(dh_prev, part, out=dh_prev)
             if p.irregular:
                 p.between(t)
         return d[..., : 2 * H], da_n, [lambda: over_time(h_prev, d), lambda: rows(d_u).sum(axis=0)]
@@ -214,18 +215,18 @@ class GRUCell(Cell):
         da_n[...] = p.real_only((1 - z) * (1 - n * n))
         W_rzT, W_nT = xp.ascontiguousarray(s.W_h[:, : 2 * H].T), xp.ascontiguousarray(s.W_h[:, 2 * H :].T)
         dm, part = xp.empty_like(dh[0]), xp.empty_like(dh[0])
-        for t in range(s.T - 1, -1, -1):
-            dh_t = dh[t + 1]
-            if dy is not None:
-                xp.add(dh_t, dy[t], out=dh_t)
-            xp.multiply(da_n[t], dh_t, out=da_n[t])
-            xp.multiply(da_z[t], dh_t, out=da_z[t])
-            xp.matmul(da_n[t], W_nT, out=dm)
-            xp.multiply(dm, k_r[t], out=da_r[t])
-            xp.matmul(da_rz[t], W_rzT, out=dh[t])
-            for d, k in ((dm, r[t]), (dh_t, z[t])):
+        steps = backwards(s.T, dh[1:], dh[:-1], da_rz, da_r, da_z, da_n, k_r, r, z, dy)
+        for t, dh_t, dh_prev, da_rz_t, da_r_t, da_z_t, da_n_t, k_r_t, r_t, z_t, dy_t in steps:
+            if dy_t is not None:
+                xp.add(dh_t, dy_t, out=dh_t)
+            xp.multiply(da_n_t, dh_t, out=da_n_t)
+            xp.multiply(da_z_t, dh_t, out=da_z_t)
+            xp.matmul(da_n_t, W_nT, out=dm)
+            xp.multiply(dm, k_r_t, out=da_r_t)
+            xp.matmul(da_rz_t, W_rzT, out=dh_prev)
+            for d, k in ((dm, r_t), (dh_t, z_t)):
                 xp.multiply(d, k, out=part)
-                xp.add(dh[t], part, out=dh[t])
+                xp.add(dh_prev, part, out=dh_prev)
             if p.irregular:
                 p.between(t)
         gradient = lambda: xp.concatenate([over_time(h_prev, da_rz), over_time(r * h_prev, da_n)], axis=1)  # noqa: E731

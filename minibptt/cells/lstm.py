@@ -30,7 +30,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, assign, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Factors, Pass, Saved, block_length, input_gradient, over_time, products, rows
+from .explicit import Factors, Pass, Saved, backwards, block_length, input_gradient, over_time, products, rows
 
 
 class LSTMCell(Cell):
@@ -122,19 +122,20 @@ class LSTMCell(Cell):
         part = xp.empty_like(dh[0])
         c_prev = s.all_before(1)
         ahead = block_length(s.A[0])
-        for t in range(s.T - 1, -1, -1):
+        steps = backwards(s.T, dh[1:], dh[:-1], dc[1:], dc[:-1], dz, dz_i, dz_f, dz_g, dz_o, dc_dh, f_, dy)
+        for t, dh_t, dh_prev, dc_t, dc_prev, dz_t, i, f, g, o, dc_dh_t, f_t, dy_t in steps:
             if (s.T - 1 - t) % ahead == 0:
                 self._local_derivatives(s, c_prev, dz, dc_dh, slice(max(0, t + 1 - ahead), t + 1))
-            dh_t, dc_t = dh[t + 1], dc[t + 1]
-            if dy is not None:
-                xp.add(dh_t, dy[t], out=dh_t)
-            xp.multiply(dh_t, dc_dh[t], out=part)
+            if dy_t is not None:
+                xp.add(dh_t, dy_t, out=dh_t)
+            xp.multiply(dh_t, dc_dh_t, out=part)
             xp.add(dc_t, part, out=dc_t)
-            for dz_gate in (dz_i[t], dz_f[t], dz_g[t]):
-                xp.multiply(dz_gate, dc_t, out=dz_gate)
-            xp.multiply(dz_o[t], dh_t, out=dz_o[t])
-            xp.matmul(dz[t], W_hT, out=dh[t])
-            xp.multiply(dc_t, f_[t], out=dc[t])
+            xp.multiply(i, dc_t, out=i)
+            xp.multiply(f, dc_t, out=f)
+            xp.multiply(g, dc_t, out=g)
+            xp.multiply(o, dh_t, out=o)
+            xp.matmul(dz_t, W_hT, out=dh_prev)
+            xp.multiply(dc_t, f_t, out=dc_prev)
             if p.irregular:
                 p.between(t)
         p.gates = self.by_gate(dz)

@@ -25,7 +25,7 @@ from ..module import Rng, check_size, generator, uniform
 from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
-from .explicit import Factors, Pass, Saved, input_gradient, over_time, products, rows
+from .explicit import Factors, Pass, Saved, backwards, input_gradient, over_time, products, rows
 
 NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu, "linear": None}
 
@@ -37,6 +37,8 @@ class RNNCell(Cell):
     U(−1/√H, 1/√H). rng: an int or a generator. dtype: float32 unless given.
     ValueError for sizes below 1 and for an unknown nonlinearity.
     """
+
+    state_names = ("h",)
 
     def __init__(self, D: int, H: int, nonlinearity: str = "tanh", *, rng: Rng = None, dtype: Any = None):
         check_size("RNNCell", D=D, H=H)
@@ -105,11 +107,11 @@ class RNNCell(Cell):
         else:
             da[...] = 1
         da, dy = p.real_only(da), p.real_only(dy)
-        for t in range(s.T - 1, -1, -1):
-            if dy is not None:
-                xp.add(dh[t + 1], dy[t], out=dh[t + 1])
-            xp.multiply(dh[t + 1], da[t], out=da[t])
-            xp.matmul(da[t], W_hT, out=dh[t])
+        for t, dh_t, dh_prev, da_t, dy_t in backwards(s.T, dh[1:], dh[:-1], da, dy):
+            if dy_t is not None:
+                xp.add(dh_t, dy_t, out=dh_t)
+            xp.multiply(dh_t, da_t, out=da_t)
+            xp.matmul(da_t, W_hT, out=dh_prev)
             if p.irregular:
                 p.between(t)
         p.gates = {"a": da}
