@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,14 @@ def split(xp, x, *, pieces, axis=0):
 
     ∂L/∂x = the g of the pieces, one after the other.
     """
-    ys = tuple(xp.split(x, pieces, axis=axis))
+    place, n = (slice(None),) * axes_of(axis, x.ndim)[0], x.shape[axis]
+    if isinstance(pieces, int | np.integer):
+        if pieces < 1 or n % pieces:
+            raise ValueError(f"axis {axis} of shape {x.shape} does not divide into {pieces} equal pieces")
+        cuts = range(n // pieces, n, n // pieces)
+    else:
+        cuts = pieces
+    ys = tuple([x[(*place, slice(a, b))] for a, b in pairwise([0, *cuts, n])])
     shapes = [y.shape for y in ys]
     return ys, lambda g: (xp.concatenate(_filled(xp, g, shapes), axis=axis),)
 

@@ -70,15 +70,15 @@ class GRUCell(Cell):
         """h_t (B, H), twice: as output and as state."""
         H = self.H
         a = x @ self.W_x + self.b
+        a_rz, a_n = ops.split(a, [2 * H], -1)
         if self.reset == "after":
-            u = h @ self.W_h
-            rz = ops.sigmoid(a[..., : 2 * H] + u[..., : 2 * H])
-            r, z = rz[..., :H], rz[..., H:]
-            n = ops.tanh(a[..., 2 * H :] + r * (u[..., 2 * H :] + self.b_hn))
+            u_rz, u_n = ops.split(h @ self.W_h, [2 * H], -1)
+            r, z = ops.split(ops.sigmoid(a_rz + u_rz), 2, -1)
+            n = ops.tanh(a_n + r * (u_n + self.b_hn))
         else:
-            rz = ops.sigmoid(a[..., : 2 * H] + h @ self.W_h[:, : 2 * H])
-            r, z = rz[..., :H], rz[..., H:]
-            n = ops.tanh(a[..., 2 * H :] + (r * h) @ self.W_h[:, 2 * H :])
+            W_rz, W_n = ops.split(self.W_h, [2 * H], -1)
+            r, z = ops.split(ops.sigmoid(a_rz + h @ W_rz), 2, -1)
+            n = ops.tanh(a_n + (r * h) @ W_n)
         h = (1 - z) * n + z * h
         return h, h
 
