@@ -6,6 +6,7 @@ The public names are here; `import minibptt as mb` loads neither matplotlib nor 
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
@@ -53,7 +54,7 @@ from .optim import Adam, clip_by_global_norm
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
 from .sequence import unroll
-from .tape import Tape, TapeError, cut, no_tape
+from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
 from .truncation import artbp, full, tbptt
 
