@@ -21,7 +21,7 @@ from .cutting import call_loss, refuse_parameters_in_the_loss
 from .gradients import Gradients
 from .module import Rng, evaluating
 from .sequence import real_steps, run, sequence_input
-from .tape import Tape
+from .tape import Tape, no_tape
 from .tensor import Tensor
 from .truncation import Schedule
 
@@ -33,13 +33,12 @@ class Contributions:
     shares summing to `share`. full: G. loss: its value. T: steps.
     """
 
-    def __init__(self, tape: Tape, model: Any, outputs: list[Tensor], seeds: Any, loss: float):
-        self.T, self.loss = len(outputs), loss
+    def __init__(self, tape: Tape, model: Any, outputs: list[Tensor], seeds: Any, full: Gradients, loss: float):
+        self.T, self.full, self.loss = len(outputs), full, loss
         self._tape, self._model, self._outputs, self._seeds = tape, model, outputs, seeds
         names = list(model.parameters())
         self.norms_of = {name: np.zeros((self.T, self.T)) for name in names}
         self.shares_of = {name: np.zeros((self.T, self.T)) for name in names}
-        self.full = self.gradient(np.tri(self.T))
         size = self.full.dot(self.full)
         for t in range(self.T):
             for s, C in self._row(t).items():
@@ -90,8 +89,9 @@ class Contributions:
     def missing(self, schedule: Schedule, rng: Rng = None) -> np.ndarray:
         """The share that each boundary takes away, (T,), by the index of the step that it precedes.
 
-        A missing pair belongs to the first closed boundary that one meets going back from t, so that nothing is counted
-        twice: the sum over all boundaries is Σ (1 − w)·P. A loss that is never reached belongs to its own step's index.
+        A missing pair belongs to the first closed boundary that one meets going back from t, one that is only scaled to
+        the first boundary that scales, so that nothing is counted twice: the sum over all boundaries is Σ (1 − w)·P. A
+        loss that is never reached belongs to its own step's index.
         """
         plan, taken = schedule.plan(self.T, rng), np.zeros(self.T)
         w, owner = plan.coverage(), {t: update for update in plan.updates for t in update.losses}
@@ -99,8 +99,9 @@ class Contributions:
             for s in range(t + 1):
                 if w[t, s] != 1:
                     factors = owner[t].factors if t in owner else None
-                    closed = [b for b in range(s + 1, t + 1) if factors and factors[b] != 1]
-                    taken[closed[-1] if closed else t] += (1 - w[t, s]) * self.share[t, s]
+                    crossed = [b for b in range(s + 1, t + 1) if factors and factors[b] != 1]
+                    closed = [b for b in crossed if factors and factors[b] == 0]
+                    taken[max(closed or crossed, default=t)] += (1 - w[t, s]) * self.share[t, s]
         return taken
 
     def __repr__(self) -> str:
@@ -133,7 +134,8 @@ def contributions(
     real = real_steps(T, B, lengths, mask)
     options: dict[str, Any] = {"mask": real, "resets": resets}
     with evaluating(model):
-        at_once, _ = run(model, x, state, **options)
+        with no_tape():
+            at_once, _ = run(model, x, state, **options)
         with Tape() as tape:
             outputs = []
             for t in range(T):
@@ -152,4 +154,5 @@ def contributions(
             "future, or keeps its state to itself. Contributions need a causal model that takes and returns its state"
         )
     seeds = tape.gradient(value, together)
-    return Contributions(tape, model, outputs, [seeds[t : t + 1] for t in range(T)], float(value.item()))
+    full = tape.gradient(together, model, seed=seeds)
+    return Contributions(tape, model, outputs, [seeds[t : t + 1] for t in range(T)], full, value.item())

@@ -38,8 +38,9 @@ def bptt(
 
     Each update runs on a tape of its own, so that memory is that of its window. The loss is asked once, on the
     outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
-    lengths or a mask it is called as loss(outputs, y, mask=…). Dropout is off. rng: for a
-    schedule that draws its cuts. Other arguments as for `unroll`.
+    lengths or a mask it is called as loss(outputs, y, mask=…). rng: for a schedule that draws its cuts. Dropout is
+    off. Other arguments as for `unroll`. ValueError for a parameter inside the loss, and for a model that keeps its
+    state to itself.
     """
     x = sequence_input(x)
     T, B = x.shape[:2]

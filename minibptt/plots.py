@@ -151,7 +151,7 @@ def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:g}" if round(k) in numbered else ""))
     ax.set_xlim(ks[0] / 1.25, ks[-1] * 1.25)
-    ax.set_xlabel(f"chunk length k: the most steps on the tape, of T = {T}", fontsize=14)
+    ax.set_xlabel(f"chunk length k (most steps on the tape), T = {T}", fontsize=13)
     ax.tick_params(labelsize=12)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

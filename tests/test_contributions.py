@@ -115,6 +115,19 @@ def test_the_share_predicts_the_decrease_of_the_loss_for_a_tiny_step():
         assert (c.loss - after) == pytest.approx(predicted, rel=1e-4)
 
 
+def test_what_a_random_cut_loses_belongs_to_the_closed_boundary_and_not_to_one_that_scales():
+    c = mb.contributions(Scalar(), X, None, total, state=[[2.0]])
+    schedule = mb.artbp(0.5)
+    seed = next(s for s in range(99) if sum(f == 0 for f in schedule.plan(6, s).updates[0].factors) == 1)
+    factors, w = schedule.plan(6, seed).updates[0].factors, schedule.coverage(6, seed)
+    at = factors.index(0.0)
+    gone = c.share[at:, :at].sum()  # every pair across the closed boundary
+    missing = c.missing(schedule, seed)
+    assert missing[at] == pytest.approx(gone, rel=1e-12) and missing.sum() == pytest.approx(
+        ((1 - w) * np.tri(6) * c.share).sum(), rel=1e-12
+    )
+
+
 def test_an_array_of_ones_own_and_what_is_no_weight():
     c = mb.contributions(Scalar(), X, None, total, state=[[2.0]])
     w = np.tri(6) * 0.5

@@ -36,9 +36,9 @@ from .explicit import Factors, Pass, Saved, backwards, block_length, input_gradi
 class LSTMCell(Cell):
     """One LSTM layer. D: inputs; H: hidden units.
 
-    W_x, W_h and b are drawn from U(−1/√H, 1/√H); then `forget_bias` is added to the forget gate's part of b, a real
-    parameter value that a checkpoint holds (Gers et al. 2000; Jozefowicz et al. 2015). rng: an int or a generator.
-    dtype: float32 unless given. ValueError for sizes below 1.
+    W_x, W_h and b are drawn from U(−1/√H, 1/√H), but the forget gate's part of b is set to `forget_bias`: a real
+    parameter value, which learns (Gers et al. 2000; Jozefowicz et al. 2015). rng: an int or a generator. dtype:
+    float32 unless given. ValueError for sizes below 1.
     """
 
     gates = ("i", "f", "g", "o")
