@@ -65,3 +65,10 @@ class Cell(Module):
                 f"({', '.join(self.gates)})" + (f" of H = {H} units" if hasattr(self, "H") else "")
             )
         return {gate: array[..., i * width : (i + 1) * width] for i, gate in enumerate(self.gates)}
+
+    def gate_columns(self, name: str) -> dict[str, slice]:
+        """Where each gate stands in the last axis of the parameter `name`; empty where it is not laid out by gate."""
+        width, rest = divmod(dict(self.named_parameters())[name].shape[-1], max(1, len(self.gates)))
+        if rest or width != getattr(self, "H", width):
+            return {}
+        return {gate: slice(i * width, (i + 1) * width) for i, gate in enumerate(self.gates)}

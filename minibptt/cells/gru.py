@@ -61,6 +61,9 @@ class GRUCell(Cell):
         if reset == "after":
             self.b_hn = uniform(rng, bound, (H,), dtype)
 
+    def gate_columns(self, name: str) -> dict[str, slice]:
+        return {"n": slice(None)} if name == "b_hn" else super().gate_columns(name)
+
     def zero_state(self, batch: int) -> Tensor:
         """h₀ = 0, (batch, H)."""
         with use_backend(library_of(self.W_h.value)):
