@@ -14,9 +14,17 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend listing nest gradients tensor sweep asking tape dispatch places ops module check optim cells.base cells.buffers
-cells.explicit cells.rnn cells.lstm cells.gru cells parts passes sequence layers recurrent losses truncation cutting report
-compare contributions plots tasks progress cli __main__
+backend listing nest gradients tensor
+sweep asking tape dispatch places ops
+module check optim
+cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
+parts passes sequence layers recurrent losses
+truncation cutting
+report compare
+contributions
+plots
+tasks progress
+cli __main__
 """.split()  # noqa: SIM905
 
 
