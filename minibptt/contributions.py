@@ -10,49 +10,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from . import ops
-from .backend import to_numpy
+from .apart import Apart, one_step_at_a_time
 from .cutting import call_loss, refuse_parameters_in_the_loss
 from .gradients import Gradients
 from .module import Rng, evaluating
-from .sequence import real_steps, run, sequence_input
-from .tape import Tape, no_tape
+from .parts import parts_of
+from .sequence import flags, real_steps, run, sequence_input
+from .tape import Tape
 from .tensor import Tensor
+from .together import Together
 from .truncation import Schedule
 
 
 class Contributions:
     """The pairs (loss step t, source step s) of one model on one batch; arrays are indexed from 0, [t, s].
 
-    norms: ‖C[t, s]‖, (T, T). share: P[t, s], signed, (T, T), Σ = 1. norms_of, shares_of: the same by parameter, the
-    shares summing to `share`. full: G. loss: its value. T: steps.
+    norms: ‖C[t, s]‖, (T, T). share: P[t, s], signed, (T, T), Σ = 1. norms_of, shares_of: the same by part (see
+    parts.py): the shares of all parameters sum to `share`, and so do those of all gates and of the parameters that
+    have none. full: G. loss: its value. T: steps.
     """
 
-    def __init__(self, tape: Tape, model: Any, outputs: list[Tensor], seeds: Any, full: Gradients, loss: float):
-        self.T, self.full, self.loss = len(outputs), full, loss
-        self._tape, self._model, self._outputs, self._seeds = tape, model, outputs, seeds
-        names = list(model.parameters())
-        self.norms_of = {name: np.zeros((self.T, self.T)) for name in names}
-        self.shares_of = {name: np.zeros((self.T, self.T)) for name in names}
-        size = self.full.dot(self.full)
-        for t in range(self.T):
-            for s, C in self._row(t).items():
-                for name in names:
-                    part = Gradients({name: C[name]})
-                    self.norms_of[name][t, s] = part.norm()
-                    self.shares_of[name][t, s] = part.dot({name: self.full[name]}) / size if size else math.nan
-        self.norms = np.sqrt(sum(norms**2 for norms in self.norms_of.values()))
-        self.share = np.asarray(sum(self.shares_of.values()))
-
-    def _row(self, t: int) -> dict[int, Gradients]:
-        """C[t, s] for every source step s (from 0) that the loss of step t reaches."""
-        row = self._tape.gradient_by_step(self._outputs[t], self._model, seed=self._seeds[t])
-        return {step - 1: C for step, C in row.items()}
+    def __init__(self, pairs: Apart | Together, full: Gradients, loss: float):
+        self.T, self.full, self.loss = pairs.T, full, loss
+        self._pairs = pairs
+        squares, dots = pairs.measure(parts_of(pairs.model), full)
+        size = full.dot(full) or math.nan
+        self.norms_of = {name: np.sqrt(square) for name, square in squares.items()}
+        self.shares_of = {name: dot / size for name, dot in dots.items()}
+        self.norms = np.sqrt(sum(squares[name] for name in full))
+        self.share = np.asarray(sum(self.shares_of[name] for name in full))
 
     @property
     def norm_by_lag(self) -> np.ndarray:
@@ -65,7 +55,7 @@ class Contributions:
         return np.array([np.diagonal(self.share, -lag).sum() for lag in range(self.T)])
 
     def gradient(self, weights: Schedule | Any, rng: Rng = None) -> Gradients:
-        """Σ w[t, s]·C[t, s] for a schedule or an array (T, T) of one's own, in one backward pass for each loss step.
+        """Σ w[t, s]·C[t, s] for a schedule or an array (T, T) of one's own.
 
         ValueError for an array of another shape or with weight above the diagonal: no loss reaches forward in time.
         """
@@ -74,12 +64,7 @@ class Contributions:
             raise ValueError(f"weights must have shape (T, T) = {(self.T, self.T)}, found {w.shape}")
         if not np.isfinite(w).all() or np.triu(w, 1).any():
             raise ValueError("weights must be finite, and 0 above the diagonal: no loss reaches forward in time")
-        total = 0 * self._tape.gradient(self._outputs[-1], self._model, seed=self._seeds[-1])
-        for t in range(self.T):
-            if w[t].any():
-                for s, C in self._row(t).items():
-                    total = total + float(w[t, s]) * C
-        return total
+        return self._pairs.gradient(w)
 
     def kept_share(self, weights: Schedule | Any, rng: Rng = None) -> float:
         """Σ w·P: the part of full BPTT's first-order decrease of the loss that these weights keep."""
@@ -124,35 +109,28 @@ def contributions(
 ) -> Contributions:
     """The matrix C of any causal model whose layers can run one step at a time, with every parameter use on the clock.
 
-    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. Dropout is off. One tape holds the whole
-    sequence; each loss step takes one backward pass, and no array of the size of the parameters is kept for a pair.
-    A layer with engine="explicit" is run step by step, which gives the same numbers.
+    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. Dropout is off. RNN, LSTM, GRU, Linear,
+    Embedding and what Sequential makes of them take the adjoints of all losses back together (together.py); any other
+    model is run on a tape one step at a time (apart.py). Both give the same numbers.
     ValueError where the model reads the future or keeps its state to itself, and for a parameter inside the loss.
     """
     x = sequence_input(x)
     T, B = x.shape[:2]
-    real = real_steps(T, B, lengths, mask)
-    options: dict[str, Any] = {"mask": real, "resets": resets}
+    options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": flags("resets", resets, T, B)}
     with evaluating(model):
-        with no_tape():
-            at_once, _ = run(model, x, state, **options)
         with Tape() as tape:
-            outputs = []
-            for t in range(T):
-                flags = {name: None if f is None else np.asarray(f)[t : t + 1] for name, f in options.items()}
-                with tape.shifted(t), tape.at(1) if not hasattr(model, "zero_state") else nullcontext():
-                    output, state = run(model, x[t : t + 1], state, **flags)
-                outputs.append(output)
+            outputs, _ = run(model, x, state, **options)
             recorded = len(tape.records)
-            together = ops.concatenate(outputs)
-            value = call_loss(loss, together, y, real)
-    refuse_parameters_in_the_loss(tape, recorded)
-    whole, steps = to_numpy(at_once), to_numpy(together)
-    if not np.allclose(whole, steps, rtol=1e-3, atol=1e-5 * (1 + np.abs(whole).max())):
-        raise ValueError(
-            f"{type(model).__name__} gives other outputs one step at a time than on the whole sequence: it reads the "
-            "future, or keeps its state to itself. Contributions need a causal model that takes and returns its state"
-        )
-    seeds = tape.gradient(value, together)
-    full = tape.gradient(together, model, seed=seeds)
-    return Contributions(tape, model, outputs, [seeds[t : t + 1] for t in range(T)], full, value.item())
+            value = call_loss(loss, tape.watch(outputs), y, options["mask"])
+        refuse_parameters_in_the_loss(tape, recorded)
+        if outputs.mark is not tape.mark:
+            raise ValueError("the outputs depend on no parameter: there is no gradient to take apart")
+        seeds = tape.gradient(value, outputs)
+        pairs: Apart | Together | None = Together.made(model, x, seeds, state, options["mask"], resets)
+        if pairs is not None:
+            full = tape.gradient(outputs, model, seed=seeds)
+        else:
+            del tape  # so that the two tapes are not in memory at once
+            pairs = one_step_at_a_time(model, x, outputs.value, seeds, state, options)
+            full = pairs.gradient_of_all()
+    return Contributions(pairs, full, value.item())

@@ -54,7 +54,7 @@ def unroll(
         raise ValueError(f"{type(cell).__name__} takes sequences (T, B, D = {D}), time first; found shape {x.shape}")
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
-    resets = _flags("resets", resets, T, B)
+    resets = flags("resets", resets, T, B)
     if cut_every is not None:
         check_size("unroll", cut_every=cut_every)
     home = first_array(cell, getattr(x, "value", x))
@@ -72,11 +72,11 @@ def unroll(
 
 
 def _step_by_step(
-    cell: Cell, x: Any, states: tuple[Any, Any], flags: tuple[Any, Any], cut_every: int | None, xp: Any
+    cell: Cell, x: Any, states: tuple[Any, Any], marks: tuple[Any, Any], cut_every: int | None, xp: Any
 ) -> tuple[Tensor, Any]:
-    """`unroll` on the tape. states: the one to start from and the zero state; flags: real and resets."""
-    (state, zero), (real, resets) = states, flags
-    here: list[Any] = [None if f is None else xp.asarray(f) for f in flags]  # copied to the device once
+    """`unroll` on the tape. states: the one to start from and the zero state; marks: real and resets."""
+    (state, zero), (real, resets) = states, marks
+    here: list[Any] = [None if f is None else xp.asarray(f) for f in marks]  # copied to the device once
     real_here, resets_here = here
     names, form = cell.names_of(state), [path for path, _ in leaves(state)]
     shapes = [None] * len(form) if zero is None else [z.shape for _, z in leaves(zero)]
@@ -118,7 +118,7 @@ def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, 
 
 def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndarray | None:
     """Where the steps are real, (T, B) on the host; None where all of them are. ValueError where shapes don't fit."""
-    real = _flags("mask", mask, T, B)
+    real = flags("mask", mask, T, B)
     if lengths is not None:
         lengths = host_array("lengths", lengths)
         if lengths.shape != (B,) or lengths.dtype.kind not in "iu":
@@ -171,16 +171,17 @@ def sequence_input(x: Any) -> Any:
     return x
 
 
-def _flags(what: str, flags: Any, T: int, B: int) -> np.ndarray | None:
-    if flags is None:
+def flags(what: str, given: Any, T: int, B: int) -> np.ndarray | None:
+    """A mask or resets as booleans (T, B) on the host. ValueError for another shape and for other numbers."""
+    if given is None:
         return None
-    flags = host_array(what, flags)
-    if flags.shape != (T, B):
-        raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {flags.shape}")
-    if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
-        found = next((v for v in flags.flat if v not in (0, 1)), None)
-        raise ValueError(f"{what} must hold true and false (or 1 and 0), found {found!r} ({flags.dtype})")
-    return flags.astype(bool)
+    given = host_array(what, given)
+    if given.shape != (T, B):
+        raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {given.shape}")
+    if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
+        found = next((v for v in given.flat if v not in (0, 1)), None)
+        raise ValueError(f"{what} must hold true and false (or 1 and 0), found {found!r} ({given.dtype})")
+    return given.astype(bool)
 
 
 def _initial(cell: Cell, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[Any, Any]:

@@ -9,6 +9,10 @@ from test_truncation import contributions as by_copies
 from toys import Scalar
 
 import minibptt as mb
+from minibptt.apart import one_step_at_a_time
+from minibptt.nest import map_nest
+from minibptt.parts import parts_of
+from minibptt.together import Together
 
 f64 = np.float64
 X = np.arange(1.0, 7.0).reshape(6, 1, 1)
@@ -91,10 +95,50 @@ def test_the_gradient_of_every_schedule_equals_real_cuts_and_missing_is_the_rest
         for s in range(10):
             if all(f[s] == 1 for f in factors) and not isinstance(schedule, type(mb.tbptt(4, 2))):
                 assert missing[s] == 0
-    total_of = sum(c.shares_of.values())
-    np.testing.assert_allclose(total_of, c.share, atol=1e-15)
-    squares = sum(norms**2 for norms in c.norms_of.values())
-    np.testing.assert_allclose(np.sqrt(squares), c.norms, rtol=1e-14)
+    gates = [name for name in c.shares_of if name.startswith("gate")]
+    without = [name for name in c.full if name.startswith(("0.", "2."))]
+    for parts in (list(c.full), gates + without):  # the parameters, or the gates and what has none, are the whole
+        np.testing.assert_allclose(sum(c.shares_of[name] for name in parts), c.share, atol=1e-15)
+        np.testing.assert_allclose(np.sqrt(sum(c.norms_of[name] ** 2 for name in parts)), c.norms, rtol=1e-13)
+    assert len(gates) == 8
+
+
+MODELS = {
+    "rnn": lambda: [mb.RNN(4, 5, "relu", layers=2, rng=1, dtype=f64)],
+    "linear": lambda: [mb.RNNCell(4, 5, "linear", rng=1, dtype=f64)],
+    "lstm": lambda: [mb.LSTM(4, 5, layers=2, dropout=0.5, rng=1, dtype=f64)],
+    "gru": lambda: [mb.GRU(4, 5, layers=2, rng=1, dtype=f64)],
+    "gru before": lambda: [mb.GRU(4, 5, reset="before", rng=1, dtype=f64), mb.LSTM(5, 5, rng=2, dtype=f64)],
+    "linear between": lambda: [mb.LSTMCell(4, 3, rng=1, dtype=f64), mb.Linear(3, 3, rng=2, dtype=f64),
+                               mb.RNN(3, 5, rng=3, dtype=f64)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_all_losses_taken_back_together_give_what_one_backward_pass_for_each_gives(name, embedded, xp):
+    T, B, rng = 9, 3, np.random.default_rng(len(name))
+    with mb.use_backend(xp):
+        first = [mb.Embedding(7, 4, rng=0, dtype=f64)] if embedded else [mb.Linear(4, 4, bias=False, rng=0, dtype=f64)]
+        model = mb.Sequential(*first, *MODELS[name](), mb.Linear(5, 7, rng=4, dtype=f64)).eval()
+        x = rng.integers(0, 7, (T, B)) if embedded else mb.to_backend(rng.standard_normal((T, B, 4)))
+    y, resets = rng.integers(0, 7, (T, B)), rng.random((T, B)) < 0.2
+    state = map_nest(lambda h: h.value + 0.3, model.zero_state(B))
+    state = None if name in ("linear", "linear between") else state
+    w = np.tril(rng.standard_normal((T, T)))
+    for real in (None, rng.random((T, B)) < 0.7):
+        for resets in (None, rng.random((T, B)) < 0.2):
+            options = {"mask": real, "resets": resets}
+            with mb.Tape() as tape:
+                outputs, _ = model(x, state, **options)
+                loss = mb.cross_entropy(outputs, y, mask=real)
+            seeds, G = tape.gradient(loss, outputs), tape.gradient(loss, model)
+            together = Together.made(model, x, seeds, state, real, resets)
+            apart = one_step_at_a_time(model, x, outputs.value, seeds, state, options)
+            assert together.gradient(w).relative_error(apart.gradient(w)) < 1e-13
+            for mine, other in zip(together.measure(parts_of(model), G), apart.measure(parts_of(model), G)):
+                for part in parts_of(model):
+                    np.testing.assert_allclose(mine[part], other[part], rtol=1e-10, atol=1e-17)
 
 
 def test_the_share_predicts_the_decrease_of_the_loss_for_a_tiny_step():

@@ -17,11 +17,11 @@ ORDER = """
 backend listing nest gradients tensor
 sweep asking tape dispatch places ops
 module check optim
-cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
+cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
 parts passes sequence layers recurrent losses
 truncation cutting
 report compare
-contributions
+apart together contributions
 plots
 tasks progress
 cli __main__
