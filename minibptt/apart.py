@@ -6,6 +6,7 @@ together.py, which gives the same numbers faster for the layers that it knows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -49,6 +50,20 @@ class Apart:
                 squares[name][t, s], dots[name][t, s] = mine.dot(mine), mine.dot(of_G[name])
         return squares, dots
 
+    def gram_bytes(self, part: Part, G: Gradients) -> int:
+        """How many bytes `gram` needs: the matrix, and every C[t, s] in float64."""
+        P = self.T * (self.T + 1) // 2
+        return 8 * P * (P + sum(array.size for array in take(G, part).values()))
+
+    def gram(self, part: Part, G: Gradients) -> np.ndarray:
+        """⟨C_i, C_j⟩ over all pairs (see gram.Gram), of the parameters and columns in `part`."""
+        arrays = take(G, part)
+        rows = np.zeros((self.T * (self.T + 1) // 2, sum(array.size for array in arrays.values())))
+        for t, s, C in self.pairs():
+            mine = take(C, part)
+            rows[t * (t + 1) // 2 + s] = np.concatenate([to_numpy(mine[name]).reshape(-1) for name in arrays])
+        return rows @ rows.T
+
     def gradient_of_all(self) -> Gradients:
         """Σ C[t, s]: the full gradient, in one backward pass."""
         with self.tape:
@@ -66,11 +81,17 @@ class Apart:
 
 
 def one_step_at_a_time(
-    model: Any, x: Any, whole: Array, seeds: Array, state: Any, options: Mapping[str, np.ndarray | None]
+    model: Any,
+    x: Any,
+    whole: Array,
+    seeds: Array,
+    state: Any,
+    options: Mapping[str, np.ndarray | None],
+    most_bytes: float = math.inf,
 ) -> Apart:
     """Run `model` step by step on a tape whose clock goes on; whole: its outputs on the sequence at once, (T, B, …).
 
-    ValueError where the two differ.
+    ValueError where the two differ, and, after the first step, where the tape would need more than most_bytes.
     """
     outputs = []
     with Tape() as tape:
@@ -79,6 +100,13 @@ def one_step_at_a_time(
             with tape.shifted(t), tape.at(1) if not hasattr(model, "zero_state") else nullcontext():
                 output, state = run(model, x[t : t + 1], state, **flags)
             outputs.append(output)
+            needed = len(x) * sum(out.value.nbytes for record in tape.records for out in record.outputs) if not t else 0
+            if needed > most_bytes:
+                raise ValueError(
+                    f"a tape of T = {len(x)} steps would need about {needed / 2**20:,.0f} MiB, and "
+                    f"{most_bytes / 2**20:,.0f} MiB are left. Take a shorter sequence or fewer rows, or give a larger "
+                    "most_bytes"
+                )
     found, expected = to_numpy(ops.concatenate(outputs)), to_numpy(whole)
     if not np.allclose(expected, found, rtol=1e-3, atol=1e-5 * (1 + np.abs(expected).max())):
         raise ValueError(

@@ -17,8 +17,9 @@ import numpy as np
 from .apart import Apart, one_step_at_a_time
 from .cutting import call_loss, refuse_parameters_in_the_loss
 from .gradients import Gradients
+from .gram import Gram
 from .module import Rng, evaluating
-from .parts import parts_of
+from .parts import Part, parts_of
 from .sequence import flags, real_steps, run, sequence_input
 from .tape import Tape
 from .tensor import Tensor
@@ -71,6 +72,30 @@ class Contributions:
         w = weights.coverage(self.T, rng) if isinstance(weights, Schedule) else np.asarray(weights, dtype=float)
         return float((w * self.share).sum())
 
+    def gram_bytes(self, part: str | None = None) -> int:
+        """About how many bytes `gram` will need."""
+        return self._pairs.gram_bytes(self._part(part), self.full)
+
+    def gram(self, part: str | None = None, most_bytes: int = 2**31) -> Gram:
+        """The Gram matrix ⟨C_i, C_j⟩ over all pairs, of one part or of all: see gram.py.
+
+        ValueError where it would need more than `most_bytes`: its size grows with T to the fourth power.
+        """
+        needed = self.gram_bytes(part)
+        if needed > most_bytes:
+            raise ValueError(
+                f"the Gram matrix of T = {self.T} steps ({self.T * (self.T + 1) // 2:,} pairs) needs about "
+                f"{needed / 2**20:,.0f} MiB, and {most_bytes / 2**20:,.0f} MiB are allowed. Take a shorter sequence or "
+                "fewer rows, or give a larger most_bytes"
+            )
+        return Gram(self.T, self._pairs.gram(self._part(part), self.full))
+
+    def _part(self, name: str | None) -> Part:
+        parts = parts_of(self._pairs.model)
+        if name is not None and name not in parts:
+            raise ValueError(f"there is no part {name!r}; there are {', '.join(parts)}")
+        return {name: slice(None) for name in self.full} if name is None else parts[name]
+
     def missing(self, schedule: Schedule, rng: Rng = None) -> np.ndarray:
         """The share that each boundary takes away, (T,), by the index of the step that it precedes.
 
@@ -106,17 +131,25 @@ def contributions(
     lengths: Any = None,
     mask: Any = None,
     resets: Any = None,
+    most_bytes: int = 2**32,
 ) -> Contributions:
     """The matrix C of any causal model whose layers can run one step at a time, with every parameter use on the clock.
 
     x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. Dropout is off. RNN, LSTM, GRU, Linear,
     Embedding and what Sequential makes of them take the adjoints of all losses back together (together.py); any other
     model is run on a tape one step at a time (apart.py). Both give the same numbers.
-    ValueError where the model reads the future or keeps its state to itself, and for a parameter inside the loss.
+    ValueError where the model reads the future or keeps its state to itself, for a parameter inside the loss, and where
+    more than most_bytes would be needed: two matrices (T, T) for each part, and in apart.py a tape of T steps.
     """
     x = sequence_input(x)
     T, B = x.shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": flags("resets", resets, T, B)}
+    matrices = 16 * T * T * 2 * len(parts_of(model))
+    if matrices > most_bytes:
+        raise ValueError(
+            f"the contributions of T = {T} steps need about {matrices / 2**20:,.0f} MiB, and {most_bytes / 2**20:,.0f} "
+            "MiB are allowed. Take a shorter sequence, or give a larger most_bytes"
+        )
     with evaluating(model):
         with Tape() as tape:
             outputs, _ = run(model, x, state, **options)
@@ -131,6 +164,6 @@ def contributions(
             full = tape.gradient(outputs, model, seed=seeds)
         else:
             del tape  # so that the two tapes are not in memory at once
-            pairs = one_step_at_a_time(model, x, outputs.value, seeds, state, options)
+            pairs = one_step_at_a_time(model, x, outputs.value, seeds, state, options, most_bytes - matrices)
             full = pairs.gradient_of_all()
     return Contributions(pairs, full, value.item())

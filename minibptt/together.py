@@ -129,6 +129,53 @@ class Together:
                 use.add_gradient(sums[i], total[use.parameter])
         return Gradients(total)
 
+    def gram_bytes(self, part: Part, G: Gradients) -> int:
+        """About how many bytes `gram` needs: the matrix, and every D in float64."""
+        P = self.T * (self.T + 1) // 2
+        width = sum(array.shape[-1] for name, array in G.items() if name in part)
+        return 8 * P * (P + self.B * width)
+
+    def gram(self, part: Part, G: Gradients) -> np.ndarray:
+        """⟨C_i, C_j⟩ over all pairs (see gram.Gram), of the parameters and columns in `part`."""
+        stored: list[list[tuple[tuple[Use, ...], Array]]] = []
+        for _ in self.steps_back():
+            stored.insert(0, [block for group in self.groups() for block in _blocks(group, part, G)])
+        K = np.zeros((self.T * (self.T + 1) // 2,) * 2)
+        for s in range(self.T):
+            for other in range(s + 1):
+                for (uses, D), (_, E) in zip(stored[s], stored[other]):
+                    kernel = sum(use.kernel(s, other, D) for use in uses)
+                    products = to_numpy(D.reshape(len(D), -1) @ (kernel @ E).reshape(len(E), -1).T)
+                    here, there = (_places(k, len(a)) for k, a in ((s, D), (other, E)))
+                    K[here[:, None], there] += products
+                    if other < s:
+                        K[there[:, None], here] += products.T
+        return K
+
+
+def _places(s: int, losses: int) -> np.ndarray:
+    """The numbers i = t(t + 1)/2 + s of the pairs of a step with the losses in its D, the oldest loss being step s."""
+    t = np.arange(s + losses - 1, s - 1, -1)
+    return t * (t + 1) // 2 + s
+
+
+def _blocks(group: Group, part: Part, G: Gradients) -> list[tuple[tuple[Use, ...], Array]]:
+    """(uses, D in float64) of the gates of a group that belong to `part`, those with the same uses side by side."""
+    xp: Any = library_of(group.D)
+    gates: dict[tuple[int, ...], list[int]] = {}  # by which of the group's uses belong to the part
+    for gate in range(group.gates):
+        columns = [_columns(group, use)[gate] for use in group.uses]
+        pieces = [(use.parameter, at.start, at.stop) for use, at in zip(group.uses, columns)]
+        mine = tuple([u for u, piece in enumerate(pieces) if _within(piece, part, G)])
+        if mine:
+            gates.setdefault(mine, []).append(gate)
+    w = group.D.shape[-1] // group.gates
+    blocks = [[group.D[..., g * w : (g + 1) * w] for g in which] for which in gates.values()]
+    return [
+        (tuple([group.uses[u] for u in mine]), xp.concatenate(block, axis=-1).astype(xp.float64))
+        for mine, block in zip(gates, blocks)
+    ]
+
 
 def _columns(group: Group, use: Use) -> list[slice]:
     """The columns of the parameter that belong to each of the group's gates."""

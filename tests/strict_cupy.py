@@ -77,6 +77,7 @@ class DeviceArray:
     dtype = property(lambda self: self._host.dtype)
     ndim = property(lambda self: self._host.ndim)
     size = property(lambda self: self._host.size)
+    nbytes = property(lambda self: self._host.nbytes)
     T = property(lambda self: _view(self._host.T))
     real = property(lambda self: _view(self._host.real))
     imag = property(lambda self: _view(self._host.imag))

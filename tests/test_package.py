@@ -21,7 +21,7 @@ cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.man
 parts passes sequence layers recurrent losses
 truncation cutting
 report compare
-apart together contributions
+apart together gram contributions
 plots
 tasks progress
 cli __main__
