@@ -181,6 +181,22 @@ def test_an_array_of_ones_own_and_what_is_no_weight():
             c.gradient(wrong)
 
 
+def test_the_adjoint_of_a_linear_recurrence_is_a_power_of_its_weights():
+    # Pascanu, Mikolov and Bengio 2013: at lag j the adjoint is v @ (W_hᵀ)^j, so it vanishes or explodes by W_h alone.
+    T, H, rng = 12, 4, np.random.default_rng(0)
+    model, v = mb.RNN(3, H, "linear", rng=1, dtype=f64), rng.standard_normal(H)
+    x = rng.standard_normal((T, 1, 3))
+    c = mb.contributions(model, x, None, lambda outputs, y: mb.sum(outputs[-1] * v))
+    with mb.Tape() as tape:
+        loss = mb.sum(model(x)[0][-1] * v)
+    adjoints, W = tape.adjoints(loss)["h"][:, 0], model.cells[0].W_h.value
+    for lag in range(T):
+        expected = v @ np.linalg.matrix_power(W.T, lag)
+        np.testing.assert_allclose(adjoints[T - 1 - lag], expected, rtol=1e-12, atol=1e-16)
+        assert c.norms_of["0.b"][T - 1, T - 1 - lag] == pytest.approx(np.linalg.norm(expected), rel=1e-12)
+    assert not c.norms[: T - 1].any()
+
+
 class Future(mb.Module):
     """A layer that reads the step after."""
 
