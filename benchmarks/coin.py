@@ -151,7 +151,8 @@ def draw(rows: list[Row], sizes: Sequence[int], path: Path) -> None:
             found = losses_of(rows, H, mode)
             ks |= set(found)
             low, high = [min(v) for v in found.values()], [max(v) for v in found.values()]
-            ax.fill_between(list(found), low, high, color=colour, alpha=0.2, linewidth=0)
+            ax.fill_between(list(found), low, high, color=colour, alpha=0.15, linewidth=0)
+            ax.plot(list(found), [*found.values()], ".", color=colour, markersize=5)
             ax.plot(list(found), [np.mean(v) for v in found.values()], color=colour, marker=marker, linestyle=line,
                     linewidth=2.4, markersize=9, label=label)  # fmt: skip
         alone = "the best that can be read off a chunk alone"
@@ -159,9 +160,9 @@ def draw(rows: list[Row], sizes: Sequence[int], path: Path) -> None:
                 zorder=5, label=alone)  # fmt: skip
         for name, value in PLATEAUS.items():
             ax.axhline(value, color="black", linewidth=0.8, alpha=0.6, zorder=1)
-            if ax is panels[0]:
-                ax.annotate(f"{name}  {value:.4f}".replace("0.", "."), (0.015, value), fontsize=12,
-                            xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points")  # fmt: skip
+            if ax is panels[-1]:
+                ax.annotate(f"{name}\n{value:.4f}", (1.0, value), fontsize=12, va="center",
+                            xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points")  # fmt: skip
         ax.set_xscale("log", base=2)
         ax.set_xlim(min(ks) / 1.25, max(ks) * 1.25)
         ax.xaxis.set_major_locator(FixedLocator(sorted(ks)))
@@ -175,7 +176,12 @@ def draw(rows: list[Row], sizes: Sequence[int], path: Path) -> None:
     panels[0].set_ylabel("cross-entropy in nats, last fifth of the updates", fontsize=13)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=12,
                   frameon=False)  # fmt: skip
-    figure.suptitle("Lags 3 and 8 from chunks of k steps: k limits the gradient, not the memory", fontsize=16)
+    seeds, updates = len({row["seed"] for row in rows}), rows[0]["updates"]
+    figure.suptitle(
+        "Two lags, 3 and 8, learnt from chunks of k steps: k limits the gradient, not the memory\n"
+        f"tanh RNN, {updates} updates; mean over seeds, a dot for each of the {seeds}, their range as a band",
+        fontsize=15,
+    )
     figure.savefig(path, dpi=100)
 
 

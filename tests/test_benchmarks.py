@@ -138,7 +138,7 @@ def test_the_quick_coin_writes_every_run_and_a_figure(tmp_path, capsys):
 
 def test_the_figure_is_drawn_again_from_the_numbers(tmp_path):
     numbers = tmp_path / "coin.csv"
-    lines = [f"{H},{k},{mode},0,0.5" for H in (4, 9) for k in (1, 8) for mode in coin.FROZEN]
-    numbers.write_text("\n".join(["H,k,mode,seed,loss", *lines]))
+    lines = [f"{H},{k},{mode},0,0.5,7" for H in (4, 9) for k in (1, 8) for mode in coin.FROZEN]
+    numbers.write_text("\n".join(["H,k,mode,seed,loss,updates", *lines]))
     coin.main(["--redraw", str(numbers), "--sizes", "4", "9", "--out", str(tmp_path / "again")])
     assert [path.name for path in (tmp_path / "again").iterdir()] == ["coin.png"]
