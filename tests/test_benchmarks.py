@@ -1,14 +1,23 @@
-"""The benchmark's systems do the same work, as far as they are installed; speed is not tested here."""
+"""The benchmark's systems do the same work, as far as they are installed; speed is not tested here. The coin
+experiment's stream, losses and ways of training are what it says they are."""
 
+import csv
 import importlib.util
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-spec = importlib.util.spec_from_file_location("peers", Path(__file__).parent.parent / "benchmarks" / "peers.py")
-peers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(peers)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+peers, coin = load("peers"), load("coin")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -41,3 +50,95 @@ def test_the_equations_are_those_of_the_cells(cell):
     for t in range(T):
         h, state = peers.equations(np, lambda v: 1 / (1 + np.exp(-v)), cell, H, x[t], state, W_x, W_h, b)
         np.testing.assert_allclose(h, expected[t], rtol=1e-12)
+
+
+def test_the_plateaus_are_the_four_entropies():
+    # By hand: P(y = 1) is 1/2, 1, 1/4, 3/4 for the bits 00, 10, 01, 11 at lags 3 and 8.
+    quarter, eighth = -(np.log(1 / 4) + 3 * np.log(3 / 4)) / 4, -(np.log(1 / 8) + 7 * np.log(7 / 8)) / 8
+    three_eighths = -(3 * np.log(3 / 8) + 5 * np.log(5 / 8)) / 8
+    by_hand = [
+        three_eighths,  # P = 5/8
+        (quarter + np.log(2)) / 2,  # 3/4 and 1/2
+        (three_eighths + eighth) / 2,  # 3/8 and 7/8
+        (np.log(2) + 0 + 2 * quarter) / 4,
+    ]
+    assert [*coin.PLATEAUS.values()] == pytest.approx(by_hand)
+    assert [round(v, 4) for v in coin.PLATEAUS.values()] == [0.6616, 0.6277, 0.5192, 0.4545]
+    # Ten steps: three know nothing, five know lag 3, two know both.
+    assert coin.best_alone(10) == pytest.approx((3 * 0.6616 + 5 * 0.5192 + 2 * 0.4545) / 10, abs=1e-4)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 11])
+def test_the_stream_goes_on_from_chunk_to_chunk(k):
+    """The law of the coin holds at every place of a chunk, from bits of the chunks before."""
+    x, y = (np.concatenate(a) for a in zip(*islice(coin.stream(np.random.default_rng(0), k, 500), 220 // k)))
+    assert x.shape == (220 // k * k, 500, 1)
+    assert y.shape == x.shape[:2]
+    x, lag3, lag8 = x[8:, :, 0], x[5:-3, :, 0], x[:-8, :, 0]
+    place, y = np.arange(8, len(y))[:, None] % k + 0 * y[8:], y[8:]
+    for j in range(k):
+        for a, b, p in [(0, 0, 1 / 2), (1, 0, 1), (0, 1, 1 / 4), (1, 1, 3 / 4)]:
+            seen = y[(lag3 == a) & (lag8 == b) & (place == j)]
+            assert seen.mean() == pytest.approx(p, abs=6 * (p * (1 - p) / len(seen)) ** 0.5)
+    assert x.mean() == pytest.approx(0.5, abs=6 * 0.5 / x.size**0.5)
+
+
+@pytest.mark.parametrize("mode", coin.FROZEN)
+def test_what_is_frozen_stays_and_the_rest_learns(mode):
+    model = coin.network(4, np.random.default_rng(0))
+    before = {name: p.value.copy() for name, p in model.named_parameters()}
+    assert set(coin.FROZEN[mode]) < set(before)
+    coin.train(model, coin.stream(np.random.default_rng(1), 3), mode, 3)
+    stayed = {name for name, p in model.named_parameters() if np.array_equal(p.value, before[name])}
+    assert stayed == {"carry": set(), "reset": set(), "frozen W_h": {"0.0.W_h"}}.get(
+        mode, {"0.0.W_x", "0.0.W_h", "0.0.b"}
+    )
+
+
+@pytest.mark.parametrize("mode", coin.FROZEN)
+def test_training_is_that_of_pytorch_with_detach_and_adam(mode):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    model = coin.network(5, np.random.default_rng(0))
+    W_x, W_h, b, W, c = (torch.tensor(p.value.copy()) for p in model.parameters().values())
+    learns = {"frozen": [W, c], "frozen W_h": [W_x, b, W, c]}.get(mode, [W_x, W_h, b, W, c])
+    optimiser = torch.optim.Adam([p.requires_grad_() for p in learns], lr=2e-3)
+    expected, h = [], torch.zeros(7, 5, dtype=torch.float64)
+    for x, y in islice(coin.stream(np.random.default_rng(1), 4, 7), 40):
+        h = torch.zeros_like(h) if mode == "reset" else h.detach()
+        outputs = []
+        for x_t in torch.tensor(x):
+            h = torch.tanh(x_t @ W_x + h @ W_h + b)
+            outputs.append(h @ W + c)
+        loss = torch.nn.functional.cross_entropy(torch.stack(outputs).reshape(-1, 2), torch.tensor(y).reshape(-1))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        expected.append(loss.item())
+    found = coin.train(model, coin.stream(np.random.default_rng(1), 4, 7), mode, 40)
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_the_quick_coin_writes_every_run_and_a_figure(tmp_path, capsys):
+    coin.main(["--quick", "--out", str(tmp_path)])
+    with open(tmp_path / "coin.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["H"], row["k"], row["mode"], row["seed"]) for row in rows] == [
+        ("8", k, mode, "0") for k in ("2", "8") for mode in ("carry", "reset", "frozen", "frozen W_h")
+    ]
+    loss = {(row["k"], row["mode"]): float(row["loss"]) for row in rows}
+    assert all(0.45 < v < 0.7 for v in loss.values())
+    # Two steps from zero say nothing about the coin; of eight, five say what lies three steps back, and no more. Sixty
+    # updates of k · 64 coins are averaged; a coin's loss has a standard deviation below 0.7.
+    for k in (2, 8):
+        assert loss[str(k), "reset"] > coin.best_alone(k) - 6 * 0.7 / (60 * k * 64) ** 0.5
+    assert loss["8", "carry"] < coin.best_alone(8) - 0.03  # what was carried is used
+    assert (tmp_path / "coin.png").stat().st_size > 10_000
+    assert "| 8 | 2 | 0.6" in capsys.readouterr().out
+
+
+def test_the_figure_is_drawn_again_from_the_numbers(tmp_path):
+    numbers = tmp_path / "coin.csv"
+    lines = [f"{H},{k},{mode},0,0.5,7" for H in (4, 9) for k in (1, 8) for mode in coin.FROZEN]
+    numbers.write_text("\n".join(["H,k,mode,seed,loss,updates", *lines]))
+    coin.main(["--redraw", str(numbers), "--sizes", "4", "9", "--out", str(tmp_path / "again")])
+    assert [path.name for path in (tmp_path / "again").iterdir()] == ["coin.png"]
