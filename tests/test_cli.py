@@ -128,7 +128,7 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path, monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "compare", lambda *a, **k: stop())
+    monkeypatch.setattr(cli.compare, "compare", lambda *a, **k: stop())
     assert cli.main([*SMALL, "--out", str(tmp_path)]) == 130
     assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err.strip() == "minibptt: stopped"
 

@@ -20,10 +20,11 @@ module check optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
 parts passes sequence layers recurrent losses
 truncation cutting
-report compare
+measures tables report compare history
 contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
 tasks progress
+commands.output commands.arguments commands.compare commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 
