@@ -488,7 +488,7 @@ def test_training_takes_axes_and_a_choice_of_schedules():
 def test_training_says_what_it_cannot_draw():
     with pytest.raises(ValueError, match="no moments"):
         plots.training(SimpleNamespace(moments=()))
-    with pytest.raises(ValueError, match="measure must be one of share, error, cosine, norm_ratio; found 'bias'"):
+    with pytest.raises(ValueError, match="measure must be one of share, error, cosine, norm_ratio, sign; found 'bias'"):
         plots.training(history(SIX), measure="bias")
     with pytest.raises(ValueError, match="besides full BPTT"):
         plots.training(history([mb.full()]))

@@ -165,16 +165,18 @@ def _draw_pairs(model: Sequential, schedules: list[Schedule], options: argparse.
     T = min(options.length, MOST_STEPS)
     task = task_of(options, None if options.task is None else T)
     x, y = task.sample(options.batch)
-    symbols = {}
+    symbols, targets = "", ""
     if options.task is None:
         x, y = x[:T], y[:T]
         if options.batch == 1:
-            symbols = {"symbols": _text(task, x), "targets": _text(task, y)}
+            symbols, targets = _text(task, x), _text(task, y)
     c = contributions(model, x if task.ids else to_backend(x), y, task.loss)
     short = [s for s in schedules if s.plan(T, rng=0).longest < T]  # the others are full BPTT here
     fixed = [s for s in short if not isinstance(s, ARTBP)]  # a draw is one of many
     figures = {
-        "contributions": plots.contributions(c, fixed[len(fixed) // 2] if fixed else None, **symbols),
+        "contributions": plots.contributions(
+            c, fixed[len(fixed) // 2] if fixed else None, symbols=symbols, targets=targets
+        ),
         "lags": plots.lags(c),
         "schemes": plots.schemes(T, [*_some(short, MOST_SCHEMES), full()], c),
     }

@@ -17,6 +17,7 @@ LABELS = {
     "error": "error  ‖g − G‖ / ‖G‖",
     "cosine": "cosine of g and G",
     "norm_ratio": "norm ratio  ‖g‖ / ‖G‖",
+    "sign": "fraction of equal signs",
 }
 
 
