@@ -202,8 +202,10 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path, monkeypatch, capsys):
 
 
 def test_output_degrades_to_ascii_on_a_pipe_that_cannot_print_more(tmp_path):
-    result = run(*SMALL, "--out", tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    options = ["--artbp", ".2", "--cell", "gru", "--by", "gate", "--train-steps", "1", "--every", "1"]
+    result = run(*SMALL, *options, "--out", tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert result.returncode == 0, result.stderr.decode()
+    assert b"?" not in result.stdout and b" +/- " in result.stdout
     assert result.stdout.isascii() and b"||G|| = " in result.stdout.replace(b"|G|", b"||G||")
     error = run("compare", "--text", "/nowhere/é✂", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert error.returncode == 2 and error.stderr.isascii() and b"no file" in error.stderr
