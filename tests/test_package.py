@@ -19,7 +19,7 @@ sweep asking tape dispatch places ops
 module check optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
 parts passes sequence layers recurrent losses
-truncation cutting
+plans truncation given objective pieces recomputing cutting updates
 report compare
 contributions
 plots
