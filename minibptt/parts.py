@@ -38,5 +38,6 @@ def parts_of(model: Any) -> dict[str, Part]:
 
 
 def take(gradients: Mapping[str, Any], part: Part) -> Gradients:
-    """The gradients of one part: views of its columns."""
-    return Gradients({name: gradients[name][..., columns] for name, columns in part.items()})
+    """The gradients of one part: views of its columns, and a scalar as it is."""
+    mine = {name: (gradients[name], columns) for name, columns in part.items()}
+    return Gradients({name: g[..., columns] if g.ndim else g for name, (g, columns) in mine.items()})

@@ -23,7 +23,7 @@ from .layers import Dropout, Embedding, Linear, Sequential
 from .nest import leaves
 from .parts import Part
 from .recurrent import GRU, LSTM, RNN
-from .sequence import fill_padding
+from .sequence import fill_padding, hide_padding
 from .tape import no_tape
 
 CHUNK = 2**18  # numbers of D that are taken to float64 at once: as many as stay in cache
@@ -55,7 +55,7 @@ class EmbeddingBack:
 class Together:
     """The pairs of a model whose layers can all be taken back this way; `made` says whether they can.
 
-    seeds: ∂L/∂outputs, (T, B, …), 0 at padded steps.
+    seeds: ∂L/∂outputs, (T, B, V).
     """
 
     def __init__(self, model: Any, layers: Sequence[Any], seeds: Array):
@@ -79,6 +79,7 @@ class Together:
         ):
             return None
         with no_tape():
+            seeds = seeds if real is None else hide_padding(seeds, real).value  # the output there is 0, whatever it is
             return cls(model, _forward(model, flat, x, given, real, resets), seeds)
 
     def steps_back(self) -> Iterator[int]:
