@@ -41,16 +41,16 @@ class Schedule:
 
     def describe(self, T: int, rng: Rng = 0) -> Description:
         """What the schedule reaches in T steps: steps kept, lags that survive, losses that are never reached."""
-        plans = self.plans(T, rng)
+        plans, mine = self.plans(T, rng), self.plan(T, rng)
         kept = np.mean([plan.coverage() != 0 for plan in plans], axis=0)
-        one = plans[0].coverage() != 0
+        one = mine.coverage() != 0
         return Description(
             schedule=str(self),
             T=T,
             steps_kept=tuple(one.sum(axis=1).tolist()),
             survival=tuple([float(np.diagonal(kept, -lag).mean()) for lag in range(T)]),
             unreached=int(T - one.any(axis=1).sum()),
-            updates=len(plans[0].updates),
+            updates=len(mine.updates),
             longest=max(plan.longest for plan in plans),
         )
 

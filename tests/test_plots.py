@@ -185,6 +185,9 @@ def test_symbols_stand_at_their_steps_and_none_beyond_48_steps():
     assert [t.get_text() for t in ax.yaxis.get_ticklabels(minor=True)] == list("bcdefgh")
     assert [t.get_text() for t in ax.get_xticklabels()] == list("1234567")
     assert not any(t.get_parse_math() for t in ax.xaxis.get_ticklabels(minor=True))
+    most = plots.contributions(random(48), symbols="x" * 48, targets="x" * 48)
+    for axis in (most.xaxis, most.yaxis):
+        assert all(t.get_fontsize() > 11 for t in axis.get_ticklabels(minor=True))  # at a projector's size
     long = plots.contributions(random(49), symbols="x" * 49)
     assert not any(t.get_text() for t in long.xaxis.get_ticklabels(minor=True))
 
@@ -253,7 +256,7 @@ def test_an_axes_of_ones_own_gets_the_triangle_alone():
 
 
 def test_pairs_that_help_and_pairs_that_hurt_as_much_differ_in_grey_print():
-    for T in (4, 24):
+    for T in (4, 24, 128):
         share = np.tril(np.full((T, T), 0.1))
         share[T - 1, : T // 2] = -0.1
         ax = plots.contributions(made(share))
@@ -266,9 +269,9 @@ def test_pairs_that_help_and_pairs_that_hurt_as_much_differ_in_grey_print():
 
         helps, hurts = cell(T, T - 1), cell(T, 1)
         assert np.ptp(helps) < 0.02  # plain
-        assert hurts.min() < 0.15 and np.median(hurts) - hurts.min() > 0.2  # with a black minus
-        rows = np.flatnonzero((hurts < 0.2).any(axis=1))
-        assert abs(rows.mean() - len(hurts) / 2) < 0.25 * len(hurts)  # across the middle
+        assert np.median(hurts) - hurts.min() > (0.2 if T < 128 else 0.1)  # with a black minus, thin where cells are
+        rows = np.flatnonzero((hurts < hurts.min() + 0.05).any(axis=1))
+        assert abs(rows.mean() + 0.5 - len(hurts) / 2) <= max(1, 0.25 * len(hurts))  # across the middle
 
 
 @pytest.mark.parametrize("draw", [plots.contributions, plots.lags, lambda c: plots.schemes(c.T, [mb.tbptt(2)], c)])
@@ -433,8 +436,8 @@ def history(schedules, moments=(0, 100, 200), bad=()):
     for step in moments:
         rows = []
         for schedule in schedules:
-            values = (np.nan,) * 3 if step in bad else tuple(rng.random(3).tolist())
-            rows.append(Row(schedule, 1, {m: values for m in ("share", "error", "cosine", "norm_ratio")}))
+            measured = {m: tuple(rng.random(3).tolist()) for m in ("share", "error", "cosine", "norm_ratio")}
+            rows.append(Row(schedule, 1, {m: (np.nan,) * 3 for m in measured} if step in bad else measured))
         found.append((step, Comparison(16, 1, 3.0 - step / 100, 1.0, tuple(rows))))
     return SimpleNamespace(moments=tuple(found))
 

@@ -112,6 +112,12 @@ def test_bad_numbers_are_errors_that_say_what_was_found():
             schedule.plan(0)
 
 
+def test_a_description_is_of_the_offset_that_the_schedule_has():
+    assert mb.tbptt(4, offset=2).describe(7).steps_kept == (1, 2, 1, 2, 3, 4, 1)
+    assert mb.tbptt(4).describe(7).steps_kept == (1, 2, 3, 4, 1, 2, 3)
+    assert mb.tbptt(4, offset=2).describe(7).survival == mb.tbptt(4).describe(7).survival  # over all offsets
+
+
 # --- the gradient ----------------------------------------------------------------------------------------------
 
 

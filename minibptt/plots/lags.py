@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..contributions import Contributions
 from .style import BLUE, GREY, HURTS, ORANGE, bare, numbered, signed_shares, slide
@@ -73,6 +73,11 @@ def _norms(ax: Any, c: Contributions) -> None:
     zero = norm <= norm.max() * 1e-16  # beyond that it is rounding, and would stretch the axis
     ax.plot(lag, np.where(zero, np.nan, norm), color=GREY, marker="s", markersize=4, linewidth=1.4)
     ax.set_yscale("log")
+    near = norm[~zero].max() < 1000 * norm[~zero].min()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if near else (1,), numticks=8))
+    if near:
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
     if zero.any():
         floor = ax.get_ylim()[0]
         ax.plot(lag[zero], np.full(zero.sum(), floor), "v", color=GREY, markersize=9, clip_on=False, label="0")

@@ -79,8 +79,9 @@ def _cells(ax: Any, share: np.ndarray) -> None:
     norm = SymLogNorm(end / 100, vmin=-end, vmax=end)
     mesh = ax.pcolormesh(edges(T), edges(T), np.ma.array(share, mask=upper(T)), cmap=colours, norm=norm)
     t, s = np.nonzero(np.tril(share) < -end / 100)
-    minus = [((s + 0.7, t + 1), (s + 1.3, t + 1)) for t, s in zip(t, s)]
-    ax.add_collection(LineCollection(minus, colors="black", linewidths=min(2.5, max(0.6, 40 / T)), label="hurts"))
+    half = 0.3 if T <= MOST_SYMBOLS else 0.22
+    minus = [((s + 1 - half, t + 1), (s + 1 + half, t + 1)) for t, s in zip(t, s)]
+    ax.add_collection(LineCollection(minus, colors="black", linewidths=min(2.5, max(0.5, 40 / T)), label="hurts"))
     corner = ax.inset_axes([0.46, 0.94, 0.5, 0.035])
     ticks = end * np.array([-1, -0.1, 0, 0.1, 1] if _wide(ax) else [-1, 0, 1])
     bar = ax.figure.colorbar(mesh, cax=corner, orientation="horizontal", ticks=ticks)
