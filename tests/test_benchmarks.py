@@ -6,9 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-spec = importlib.util.spec_from_file_location("peers", Path(__file__).parent.parent / "benchmarks" / "peers.py")
-peers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(peers)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+peers, recompute, influence = load("peers"), load("recompute"), load("influence")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -41,3 +47,14 @@ def test_the_equations_are_those_of_the_cells(cell):
     for t in range(T):
         h, state = peers.equations(np, lambda v: 1 / (1 + np.exp(-v)), cell, H, x[t], state, W_x, W_h, b)
         np.testing.assert_allclose(h, expected[t], rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["explicit", "tape"])
+def test_recomputing_in_any_number_of_segments_is_the_same_gradient(engine):
+    full, *others = (step() for step in recompute.steps(engine, 12, 2, 3, [1, 4, 12]).values())
+    assert all(g.relative_error(full) < 1e-5 for g in others) and len(others) == 3
+
+
+def test_influence_balancing_moves_by_the_coefficient_of_its_window():
+    # K = 1: s₀ = ½ + ½ + ½ = 1.5 at the first step, of which θ = ½ sees 1: θ ← ½ − 1e-4·½.
+    assert influence.train(1, 1) == pytest.approx((0.5 - 0.5e-4, 0.125), rel=1e-14)
