@@ -18,6 +18,7 @@ def load(name):
 
 
 peers, coin = load("peers"), load("coin")
+peers, recompute, influence = load("peers"), load("recompute"), load("influence")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -142,3 +143,14 @@ def test_the_figure_is_drawn_again_from_the_numbers(tmp_path):
     numbers.write_text("\n".join(["H,k,mode,seed,loss,updates", *lines]))
     coin.main(["--redraw", str(numbers), "--sizes", "4", "9", "--out", str(tmp_path / "again")])
     assert [path.name for path in (tmp_path / "again").iterdir()] == ["coin.png"]
+
+
+@pytest.mark.parametrize("engine", ["explicit", "tape"])
+def test_recomputing_in_any_number_of_segments_is_the_same_gradient(engine):
+    full, *others = (step() for step in recompute.steps(engine, 12, 2, 3, [1, 4, 12]).values())
+    assert all(g.relative_error(full) < 1e-5 for g in others) and len(others) == 3
+
+
+def test_influence_balancing_moves_by_the_coefficient_of_its_window():
+    # K = 1: s₀ = ½ + ½ + ½ = 1.5 at the first step, of which θ = ½ sees 1: θ ← ½ − 1e-4·½.
+    assert influence.train(1, 1) == pytest.approx((0.5 - 0.5e-4, 0.125), rel=1e-14)
