@@ -16,10 +16,10 @@ ROOT = PACKAGE.parent
 ORDER = """
 backend listing nest gradients tensor
 sweep asking tape dispatch places ops
-module check optim
+module check clipping optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
-parts passes sequence layers recurrent losses
-truncation cutting
+parts states passes sequence layers cells.stack recurrent summary losses
+streams truncation cutting
 report compare
 contributions
 plots
