@@ -34,9 +34,9 @@ def check_finite(gradients: Gradients) -> Gradients:
         others = len([n for n in bad.values() if n]) - 1
         more = f", and so are some of {others} more parameter{'s' * (others > 1)}" if others else ""
         raise ValueError(
-            f"the gradient of {name} is not finite: {bad[name]} of its {gradients[name].size} numbers are NaN or infinite"
-            f"{more}. An optimiser's step leaves all weights as they are then. Give a smaller lr, or clip the gradients of "
-            "the steps before"
+            f"the gradient of {name} is not finite: {bad[name]} of its {gradients[name].size} numbers are NaN or "
+            f"infinite{more}. An optimiser's step leaves all weights as they are then. Give a smaller lr, or clip the "
+            "gradients of the steps before"
         )
     return gradients
 

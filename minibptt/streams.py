@@ -189,8 +189,8 @@ class IteratorStream(Stream):
         if step.ndim == 0:
             raise ValueError(
                 f"stream_batches: one iterator of single tokens cannot be laid out in batch={self.batch} rows that "
-                "each go on in time. Give batch=1, a list of iterators (one for each row), an iterator of arrays (batch,), "
-                "or the whole stream as an array"
+                "each go on in time. Give batch=1, a list of iterators (one for each row), an iterator of arrays "
+                "(batch,), or the whole stream as an array"
             )
         if step.dtype.kind not in "biufc":
             raise TypeError(f"stream_batches: the steps must be numbers, found {step.dtype}")
