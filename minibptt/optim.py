@@ -50,7 +50,7 @@ class Optimiser:
         self.lr = float(lr)
         self._calls, self._taken = 0, 0  # steps asked for; steps taken, an array where the parameters are
         for moment in self.moments:
-            setattr(self, moment, {path: 0 * p.value for path, p in found})
+            setattr(self, moment, {path: library_of(p.value).zeros_like(p.value) for path, p in found})
 
     @property
     def t(self) -> int:
@@ -77,7 +77,7 @@ class Optimiser:
             assign(p, xp.where(finite, p.value - change, p.value))
 
     def _change(self, name: str, g: Array, finite: Array) -> Array:
-        """What is taken from a parameter. Where `finite`, a 0-d boolean, is false, g is 0 and the moments must stay."""
+        """What is taken from a parameter. Where `finite` is false g is 0 and the moments must stay. g may be changed."""
         raise NotImplementedError
 
     def _check(self, gradients: Any) -> None:
@@ -155,7 +155,7 @@ class SGD(Optimiser):
         xp, μ = library_of(g), self.momentum
         if not μ:
             return self.lr * g
-        v = self.v[name] = xp.where(finite, μ, 1.0).astype(g.dtype) * self.v[name] + g
+        v = self.v[name] = xp.asarray(xp.where(finite, μ, 1.0).astype(g.dtype) * self.v[name] + g)
         return self.lr * (g + μ * v if self.nesterov else v)
 
 
@@ -186,11 +186,19 @@ class Adam(Optimiser):
     def _change(self, name: str, g: Array, finite: Array) -> Array:
         xp, β1, β2 = library_of(g), self.beta1, self.beta2
         # Where a gradient is not finite, g is 0, and decays of 1 leave the moments as they are, to the bit.
-        m = self.m[name] = xp.where(finite, β1, 1.0).astype(g.dtype) * self.m[name] + (1 - β1) * g
-        v = self.v[name] = xp.where(finite, β2, 1.0).astype(g.dtype) * self.v[name] + (1 - β2) * (g * g)
+        m = self.m[name] = xp.asarray(xp.where(finite, β1, 1.0).astype(g.dtype) * self.m[name])
+        v = self.v[name] = xp.asarray(xp.where(finite, β2, 1.0).astype(g.dtype) * self.v[name])
+        m += (1 - β1) * g
+        g *= g
+        g *= 1 - β2
+        v += g
         t = xp.maximum(self._taken, 1)  # 0 where the very first step is left out
-        m_hat, v_hat = m / (1 - β1**t).astype(g.dtype), v / (1 - β2**t).astype(g.dtype)
-        return self.lr * m_hat / (xp.sqrt(v_hat) + self.eps)
+        change = xp.asarray(m / (1 - β1**t).astype(g.dtype))
+        root = xp.asarray(xp.sqrt(v / (1 - β2**t).astype(g.dtype)))
+        root += self.eps
+        change *= self.lr
+        change /= root
+        return change
 
 
 def _shared(modules: Any) -> str:

@@ -111,7 +111,7 @@ def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, 
     A model without a state (no `zero_state`) is called as model(x), and its state is None. options: lengths,
     mask, resets, cut_every, as for `unroll`.
     """
-    if isinstance(model, Cell) and type(model).__call__ is Cell.__call__:
+    if isinstance(model, Cell) and not hasattr(model, "by_layer"):
         return unroll(model, x, state, **options)
     if hasattr(model, "zero_state"):
         return model(x, state, **options)

@@ -178,6 +178,18 @@ def test_an_optimiser_keeps_float32(make):
     assert model.w.dtype == np.float32 and all(opt.state()[f"{m}/w"].dtype == np.float32 for m in opt.moments)
 
 
+@pytest.mark.parametrize("make", [lambda m: mb.SGD(m, 0.1, momentum=0.9), lambda m: mb.Adam(m, 0.1)])
+def test_a_parameter_that_is_a_single_number_learns_as_one_in_an_array_does(make):
+    models = One(np.float64(1.0)), One([1.0])
+    for model in models:
+        opt = make(model)
+        for g in (1.0, -3.0, 0.5):
+            opt.step(mb.Gradients({"w": np.full(model.w.shape, g)}))
+        opt.restore(opt.state())
+        opt.step(mb.Gradients({"w": np.full(model.w.shape, 2.0)}))
+    assert models[0].w.item() == models[1].w.item() != 1.0 and models[0].w.shape == ()
+
+
 class Shared(mb.Module):
     """Says that one parameter is two, as no module of ours does."""
 

@@ -20,7 +20,7 @@ from ..layers import Dropout
 from ..module import Rng, generator
 from ..nest import leaves
 from ..passes import why_not_explicitly
-from ..sequence import ENGINES, checked_step, fill_padding, hide_padding, real_steps, sequence_input, unroll
+from ..sequence import ENGINES, checked_step, hide_padding, real_steps, sequence_input, unroll
 from ..states import in_layer, who, zero_state
 from ..tensor import Tensor
 from .base import Cell
@@ -192,8 +192,6 @@ class Stack(Cell):
         """The whole sequence through one layer after the other. mask: from `real_steps`, or None."""
         after: list[Any] = []
         seen: list[tuple[int, ...]] = []
-        if mask is not None and self.residual:  # what goes around a layer is no padding either
-            x = fill_padding(x, mask)
         for i, cell, before in self.entries(state):
             with self._use(i, seen, x):
                 below = x
