@@ -77,7 +77,7 @@ class Optimiser:
             assign(p, xp.where(finite, p.value - change, p.value))
 
     def _change(self, name: str, g: Array, finite: Array) -> Array:
-        """What is taken from a parameter. Where `finite` is false g is 0 and the moments must stay. g may be changed."""
+        """What a parameter loses. Where `finite` is false g is 0 and the moments must stay. g may be changed."""
         raise NotImplementedError
 
     def _check(self, gradients: Any) -> None:
