@@ -9,7 +9,9 @@ from typing import Any as _Any
 from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
+from .cells.stack import Stack
 from .check import GradientCheck, GradientError, check_gradient
+from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
@@ -51,10 +53,13 @@ from .ops import (
     unstack,
     where,
 )
-from .optim import Adam, clip_by_global_norm
+from .optim import SGD, Adam
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
 from .sequence import unroll
+from .states import reset
+from .streams import stream_batches
+from .summary import summary
 from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
 from .truncation import artbp, full, recompute, tbptt

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 from . import ops
 from .backend import library_of
 from .module import Module, Rng, check_size, generator, uniform
 from .sequence import fill_padding, hide_padding, real_steps, run, sequence_input
-from .tape import open_tape
+from .states import in_layer, who, zero_state
 from .tensor import Tensor
 
 
@@ -94,7 +93,7 @@ class Sequential(Module):
 
     def zero_state(self, batch: int) -> tuple[Any, ...]:
         """The zero state of each layer that has one."""
-        return tuple([layer.zero_state(batch) for layer in self.layers if hasattr(layer, "zero_state")])
+        return tuple([zero_state(layer, batch) for layer in self.layers if hasattr(layer, "zero_state")])
 
     def __call__(
         self,
@@ -118,14 +117,12 @@ class Sequential(Module):
         elif not isinstance(state, list | tuple) or len(state) != len(stateful):
             found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
             raise ValueError(
-                f"the state of this model is a tuple, one entry for each layer that has a state: {len(stateful)}; "
+                f"the state of {who(self)} is a tuple, one entry for each layer that has a state: {len(stateful)}; "
                 f"found {found}"
             )
         states, after = iter(state), []
-        tape = open_tape()
-        outer = f"{tape.layer}." if tape and tape.layer else ""
         for i, layer in enumerate(self.layers):
-            with tape.at(1, T, layer=f"{outer}{i}") if tape else nullcontext():
+            with in_layer(i, 1, T):
                 if hasattr(layer, "zero_state"):
                     x, new = run(layer, x, next(states), mask=real, resets=resets, cut_every=cut_every)
                     after.append(new)

@@ -83,18 +83,27 @@ def span(steps: tuple[int, int] | None) -> str:
 def wengert(tape: Any, most: int = 200) -> str:
     """The list of records of `tape`: step, layer, output, operation, inputs, value; cuts drawn as ✂.
 
-    A tape of more than `most` records shows its beginning and its end, and says how many are left out.
+    A parameter stands with the layers that use it, and a state that another layer made with its name: 0.h₁. Layers and
+    steps are counted apart in the first line. A tape of more than `most` records shows its beginning and its
+    end, and says how many are left out.
     """
     records = tape.records
     shown = records if len(records) <= most else records[: most // 2] + records[-(most // 2) :]
     names = {slot: leaf.label if leaf.name else subscript("v", slot) for slot, leaf in tape.leaves.items()}
+    homes: dict[int, str | None] = {}
     for record in records:
         names.update((out.slot, out.label) for out in record.outputs)
+        homes.update((out.slot, record.layer) for out in record.outputs if out.name)
+    used: dict[int, dict[str, None]] = {slot: {} for slot in tape.leaves}  # in which layers
+    for record in records:
+        for slot in record.inputs:
+            if slot in used and record.layer:
+                used[slot][record.layer] = None
     rows: list[tuple[str, ...]] = [("step", "layer", "record", "value")]
     for slot in sorted({s for r in shown for s in r.inputs if s in tape.leaves}):
         leaf = tape.leaves[slot]
         kind = "parameter" if leaf.is_parameter else "leaf"
-        rows.append((span(leaf.steps), "", f"{names[slot]} = {kind}", brief(leaf.value)))
+        rows.append((span(leaf.steps), ", ".join(used[slot]), f"{names[slot]} = {kind}", brief(leaf.value)))
     skipped = len(rows) + most // 2
     for record in shown:
         if len(rows) == skipped and len(shown) < len(records):
@@ -102,7 +111,11 @@ def wengert(tape: Any, most: int = 200) -> str:
         outs = ", ".join(out.label for out in record.outputs[:4])
         outs += ", …" if len(record.outputs) > 4 else ""
         constants = iter(record.constants)
-        args = [_constant(next(constants)) if slot is None else names.get(slot, "(dropped)") for slot in record.inputs]
+        args = []
+        for slot in record.inputs:
+            home = homes.get(slot) if slot is not None else None
+            name = _constant(next(constants)) if slot is None else names.get(slot, "(dropped)")
+            args.append(f"{home}.{name}" if home and home != record.layer else name)
         args = args if len(args) <= 4 else [*args[:3], "…", args[-1]]
         scissors = "✂ " if record.op == "cut" else ""
         text = f"{scissors}{outs} = {record.op}({', '.join(args)})"
@@ -114,4 +127,7 @@ def wengert(tape: Any, most: int = 200) -> str:
     steps = [r.steps for r in records if r.steps]
     if steps:
         head += f", steps {span((min(s[0] for s in steps), max(s[1] for s in steps)))}"
+    layers = dict.fromkeys(r.layer for r in records if r.layer)
+    if layers:
+        head += f", {len(layers)} layer{'s' * (len(layers) > 1)} ({', '.join(layers)})"
     return printable("\n".join([head, *columns(rows, right=(0,))]))

@@ -17,6 +17,7 @@ from .cells.explicit import Pass
 from .dispatch import agreed
 from .nest import leaves, rebuild
 from .ops import unbroadcast
+from .states import who
 from .sweep import Cut
 from .tape import open_tape
 from .tensor import Tensor
@@ -30,15 +31,10 @@ def run_explicitly(
     x: (T, B, D), padding filled; state: checked against the cell's; real, resets: (T, B) on the host, or None.
     TypeError for a cell that has no explicit passes, or only those of a cell whose equations it changes.
     """
+    missing = why_not_explicitly(cell, resets is not None)
+    if missing:
+        raise TypeError(missing)
     name = type(cell).__name__
-    if not hasattr(cell, "forward"):
-        raise TypeError(f"{name} has no explicit passes (forward and backward): use engine='tape'")
-    for method in ("step", "zero_state") if resets is not None else ("step",):
-        if _depth(cell, method) < _depth(cell, "forward"):
-            raise TypeError(
-                f"{name} has a {method} of its own, but inherits its explicit passes (forward and backward), which "
-                "know nothing of it: use engine='tape', or write these passes too"
-            )
     before = [h for _, h in leaves(state)]
     inputs = [x, *before, *cell.parameters().values()]
     values, dtype = agreed(name, inputs)
@@ -74,6 +70,19 @@ def run_explicitly(
         for h, part in zip(outputs[1:], names):
             h.name, h.steps = part, (last, last)
     return outputs[0], rebuild(state, list(outputs[1:]))
+
+
+def why_not_explicitly(cell: Any, resets: bool = False) -> str | None:
+    """What keeps a cell from running by explicit passes, None where nothing does. resets: they are given."""
+    if not hasattr(cell, "forward"):
+        return f"{who(cell)} has no explicit passes (forward and backward): use engine='tape'"
+    for method in ("step", "zero_state") if resets else ("step",):
+        if _depth(cell, method) < _depth(cell, "forward"):
+            return (
+                f"{who(cell)} has a {method} of its own, but inherits its explicit passes (forward and backward), "
+                "which know nothing of it: use engine='tape', or write these passes too"
+            )
+    return None
 
 
 def _depth(cell: Any, method: str) -> int:

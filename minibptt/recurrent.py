@@ -1,21 +1,17 @@
-"""Recurrent layers: `RNN`, `LSTM` and `GRU`, one or more cells on top of each other. Read after layers.py."""
+"""Recurrent layers: `RNN`, `LSTM` and `GRU`, one or more cells on top of each other. Read after cells/stack.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from typing import Any
 
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
-from .layers import Dropout
-from .module import Module, Rng, check_size, generator
-from .sequence import ENGINES, unroll
-from .tape import open_tape
-from .tensor import Tensor
+from .cells.stack import Stack
+from .module import Rng, check_size, generator
 
 
-class Recurrent(Module):
-    """`layers` cells on top of each other, each over the whole sequence: layer(x, state) → (outputs, state).
+class Recurrent(Stack):
+    """A `Stack` of `layers` cells that it makes itself: layer(x, state) → (outputs, state).
 
     The state is a tuple with one entry for each layer. dropout: the probability with which an output is dropped on
     its way to the next layer. engine: "explicit", the passes derived by hand, one record for each layer; or "tape",
@@ -24,45 +20,10 @@ class Recurrent(Module):
 
     def __init__(self, make: Callable[[int, Any], Cell], D: int, layers: int, dropout: float, engine: str, rng: Rng):
         check_size(type(self).__name__, layers=layers)
-        if engine not in ENGINES:
-            raise ValueError(f"{type(self).__name__}: engine must be one of {ENGINES}, found {engine!r}")
-        if dropout and layers == 1:
-            raise ValueError(f"{type(self).__name__}: dropout stands between layers, and layers=1 has no between")
         streams = generator(rng).spawn(2 * layers)  # one seed, spread over the layers
         first = make(D, streams[0])
-        self.engine = engine
-        self.cells = (first, *[make(first.H, stream) for stream in streams[1:layers]])  # type: ignore[attr-defined]
-        self.dropouts = tuple([Dropout(dropout, rng=stream) for stream in streams[layers : 2 * layers - 1]])
-
-    def children(self) -> Iterator[tuple[str, Any]]:
-        yield from ((str(i), cell) for i, cell in enumerate(self.cells))
-        yield from ((f"dropout{i}", drop) for i, drop in enumerate(self.dropouts))
-
-    def zero_state(self, batch: int) -> tuple[Any, ...]:
-        """The zero state of each layer."""
-        return tuple([cell.zero_state(batch) for cell in self.cells])
-
-    def __call__(self, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, tuple[Any, ...]]:
-        """(outputs of the last layer (T, B, H), state), with lengths, mask, resets and cut_every as for `unroll`."""
-        if state is None:
-            state = [None] * len(self.cells)
-        elif not isinstance(state, list | tuple) or len(state) != len(self.cells):
-            found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
-            raise ValueError(
-                f"the state of this {type(self).__name__} is a tuple of {len(self.cells)} entries, one for each "
-                f"layer; found {found}"
-            )
-        after = []
-        tape = open_tape()
-        outer = f"{tape.layer}." if tape and tape.layer else ""
-        for i, (cell, before) in enumerate(zip(self.cells, state)):
-            if i:
-                x = self.dropouts[i - 1](x)
-            name = f"{outer}{i}" if len(self.cells) > 1 else None
-            with tape.at(layer=name) if tape else nullcontext():
-                x, new = unroll(cell, x, before, engine=self.engine, **options)
-            after.append(new)
-        return x, tuple(after)
+        cells = [first, *[make(first.H, stream) for stream in streams[1:layers]]]  # type: ignore[attr-defined]
+        self._build(cells, dropout, streams[layers : 2 * layers - 1], False, engine)
 
 
 class RNN(Recurrent):

@@ -1,4 +1,4 @@
-"""A cell over time: unroll, lengths, masks, resets, and where the cuts fall. Read after cells/base.py.
+"""A cell over time: unroll, lengths, masks, resets, and where the cuts fall. Read after states.py.
 
 Time comes first: x is (T, B, …). `lengths` (B,), `mask` (T, B) and `resets` (T, B) are host arrays and separate
 words for separate things. A padded step passes the state through, outputs exactly 0 and contributes exactly
@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .backend import as_array, host_array, library_of, use_backend
+from .backend import as_array, host_array, library_of
 from .cells.base import Cell
 from .module import check_size, first_array
-from .nest import leaves, rebuild
+from .nest import leaves
 from .passes import run_explicitly
-from .tape import cut, open_tape
-from .tensor import Tensor, tensors
+from .states import choose, cut_by_layer, in_layer, initial, over_rows, parts_in_words, who
+from .tape import open_tape
+from .tensor import Tensor
 
 ENGINES = ("tape", "explicit")
 
@@ -41,7 +42,7 @@ def unroll(
     (default: the cell's zero state). lengths: (B,) whole numbers, 0 to T. mask: (T, B), true at real steps.
     resets: (T, B). cut_every: cut the state before every so many steps (step k + 1, 2k + 1, …). engine: "tape"
     records every operation of `cell.step`; "explicit" records the sequence as one entry, by the passes that the
-    built-in cells derive by hand: the same numbers, to rounding.
+    built-in cells derive by hand (in a Stack one entry for each layer): the same numbers, to rounding.
     ValueError for T = 0 and for shapes that do not fit, which it names; TypeError for a cell whose `step` does not
     return (output, next state), and for one without explicit passes where they are asked for.
     """
@@ -49,9 +50,10 @@ def unroll(
         hint = "call it: model(x)" if hasattr(cell, "zero_state") else "make it a subclass of minibptt.Cell"
         raise TypeError(f"unroll takes a cell; {type(cell).__name__} is none: {hint}")
     x = sequence_input(x)
-    D = getattr(cell, "D", None) if hasattr(cell, "forward") else None  # known of the built-in cells
+    known = hasattr(cell, "forward") or hasattr(cell, "entries")  # the built-in cells, and stacks of them
+    D = getattr(cell, "D", None) if known else None
     if D is not None and (x.ndim != 3 or x.shape[2] != D):
-        raise ValueError(f"{type(cell).__name__} takes sequences (T, B, D = {D}), time first; found shape {x.shape}")
+        raise ValueError(f"{who(cell)} takes sequences (T, B, D = {D}), time first; found shape {x.shape}")
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     resets = flags("resets", resets, T, B)
@@ -65,7 +67,9 @@ def unroll(
         x = x.astype(home.dtype, copy=False)
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, found {engine!r}")
-    state, zero = _initial(cell, state, B, xp, resets is not None)
+    if engine == "explicit" and hasattr(cell, "by_layer"):
+        return cell.by_layer(x, state, engine, mask=real, resets=resets, cut_every=cut_every)
+    state, zero = initial(cell, state, B, xp, resets is not None)
     if engine == "explicit":
         return run_explicitly(cell, x, state, real, resets, cut_every)
     return _step_by_step(cell, x, (state, zero), (real, resets), cut_every, xp)
@@ -78,7 +82,7 @@ def _step_by_step(
     (state, zero), (real, resets) = states, marks
     here: list[Any] = [None if f is None else xp.asarray(f) for f in marks]  # copied to the device once
     real_here, resets_here = here
-    names, form = cell.names_of(state), [path for path, _ in leaves(state)]
+    names, layers, form = cell.names_of(state), cell.layers_of(state), [path for path, _ in leaves(state)]
     shapes = [None] * len(form) if zero is None else [z.shape for _, z in leaves(zero)]
     tape = open_tape()
     steps = ops.unstack(x) if isinstance(x, Tensor) else x
@@ -86,27 +90,28 @@ def _step_by_step(
     for t in range(len(x)):
         with tape.at(t + 1) if tape else nullcontext():
             if cut_every and t and t % cut_every == 0:
-                state = cut(state)
+                state = cut_by_layer(state, layers)
             if resets is not None and resets[t].any():
-                state = _choose(resets_here[t], zero, state)
-            out, new = _step(cell, steps[t], state, form, shapes)
+                state = choose(resets_here[t], zero, state, layers)
+            out, new = checked_step(cell, steps[t], state, form, shapes)
             padded = real is not None and not real[t].all()
-            state = _choose(real_here[t], new, state) if padded else new
-            outputs.append(ops.where(_rows(real_here[t], out), out, 0) if padded else out)
+            state = choose(real_here[t], new, state, layers) if padded else new
+            outputs.append(ops.where(over_rows(real_here[t], out), out, 0) if padded else out)
             if tape:
-                for name, (_, h), (_, kept) in zip(names, leaves(new), leaves(state)):
-                    tape.state(name, h, *((kept, _rows(real_here[t], kept)) if padded else ()))
+                for name, layer, (_, h), (_, kept) in zip(names, layers, leaves(new), leaves(state)):
+                    with nullcontext() if layer is None else in_layer(layer):
+                        tape.state(name, h, *((kept, over_rows(real_here[t], kept)) if padded else ()))
     with tape.at(1, len(x)) if tape else nullcontext():
         return ops.stack(outputs), state
 
 
 def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, Any]:
-    """`model` over the sequence x, whatever it is: a cell is unrolled, a layer with a state is called with it.
+    """`model` over the sequence x, whatever it is: a cell is unrolled, a layer with a state (or a stack) is called.
 
     A model without a state (no `zero_state`) is called as model(x), and its state is None. options: lengths,
     mask, resets, cut_every, as for `unroll`.
     """
-    if isinstance(model, Cell):
+    if isinstance(model, Cell) and not hasattr(model, "by_layer"):
         return unroll(model, x, state, **options)
     if hasattr(model, "zero_state"):
         return model(x, state, **options)
@@ -184,75 +189,29 @@ def flags(what: str, given: Any, T: int, B: int) -> np.ndarray | None:
     return given.astype(bool)
 
 
-def _initial(cell: Cell, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[Any, Any]:
-    """(the state to start from, the zero state), with shapes checked against each other."""
-    with use_backend(xp):
-        has_zero = state is None or needs_zero or type(cell).zero_state is not Cell.zero_state
-        zero = tensors(cell.zero_state(B)) if has_zero else None
-    if state is None:
-        return zero, zero
-    state = tensors(state)
-    if zero is not None:
-        found, expected = list(leaves(state)), list(leaves(zero))
-        if len(found) != len(expected):
-            raise ValueError(
-                f"the state of {type(cell).__name__} has {len(expected)} part(s), found one with {len(found)}"
-            )
-        if [path for path, _ in found] != [path for path, _ in expected]:
-            raise ValueError(
-                f"the state of {type(cell).__name__} has the form {_parts([path for path, _ in expected])}, found one "
-                f"with {_parts([path for path, _ in found])}"
-            )
-        for name, (_, h), (_, z) in zip(cell.names_of(zero), found, expected):
-            try:
-                fits = np.broadcast_shapes(h.shape, z.shape) == z.shape
-            except ValueError:
-                fits = False
-            if not fits:
-                raise ValueError(
-                    f"the initial state {name!r} of {type(cell).__name__} has shape {h.shape}; for a batch of {B} "
-                    f"rows it must be {z.shape}, or broadcast to it"
-                )
-    return state, zero
-
-
-def _step(cell: Cell, x: Any, state: Any, form: list[str], shapes: list[Any]) -> tuple[Tensor, Any]:
+def checked_step(cell: Cell, x: Any, state: Any, form: list[str], shapes: list[Any]) -> tuple[Tensor, Any]:
+    """`cell.step`, and that it returns (output, next state). form, shapes: of the parts of the state; None: unknown."""
     result = cell.step(x, state)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise TypeError(
-            f"{type(cell).__name__}.step must return (output, next state), the output being a tensor; it returned "
+            f"{who(cell, '.step')} must return (output, next state), the output being a tensor; it returned "
             f"{type(result).__name__}"
         )
     found = list(leaves(result[1]))
     if [path for path, _ in found] != form:
         raise TypeError(
-            f"{type(cell).__name__}.step must return a state of the form that it was given, with the parts "
-            f"{_parts(form)}; it returned {_parts([path for path, _ in found])}"
+            f"{who(cell, '.step')} must return a state of the form that it was given, with the parts "
+            f"{parts_in_words(form)}; it returned {parts_in_words([path for path, _ in found])}"
         )
     for (path, part), shape in zip(found, shapes):
         if isinstance(part, Tensor) and shape is not None and part.shape != shape:
             raise ValueError(
-                f"{type(cell).__name__}.step must keep the shape of its state: part {path or '(the whole)'} is "
+                f"{who(cell, '.step')} must keep the shape of its state: part {path or '(the whole)'} is "
                 f"{part.shape} after the step, and {shape} in zero_state"
             )
         if not isinstance(part, Tensor):
             raise TypeError(
-                f"{type(cell).__name__}.step must return a state of tensors; part {path or '(the whole)'} is "
+                f"{who(cell, '.step')} must return a state of tensors; part {path or '(the whole)'} is "
                 f"{type(part).__name__}"
             )
     return result
-
-
-def _parts(paths: list[str]) -> str:
-    return ", ".join(f"part {path}" if path else "(one tensor)" for path in paths) or "(none)"
-
-
-def _rows(flags: Any, like: Tensor) -> Any:
-    """(B,) flags in a shape that broadcasts over the rows of `like` (B, …)."""
-    return flags.reshape(-1, *[1] * (like.ndim - 1))
-
-
-def _choose(flags: Any, yes: Any, no: Any) -> Any:
-    """For each row the state `yes` where its flag is set, else `no`, in every part of the state."""
-    pairs = list(zip(leaves(yes), leaves(no), strict=True))
-    return rebuild(no, [ops.where(_rows(flags, a if a.ndim else b), a, b) for (_, a), (_, b) in pairs])

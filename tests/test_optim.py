@@ -1,9 +1,11 @@
-"""Adam and clipping by the global norm."""
+"""SGD and Adam, their state, clipping, and gradients that are not finite."""
 
 import math
 
 import numpy as np
 import pytest
+from strict_cupy import counter
+from strict_cupy import xp as strict
 
 import minibptt as mb
 
@@ -137,3 +139,199 @@ def test_adam_refuses_gradients_of_other_shapes_and_then_moves_nothing():
         with pytest.raises(ValueError, match="W"):
             opt.step(mb.Gradients({"W": np.ones(shape, np.float32), "b": np.ones(2, np.float32)}))
     assert opt.t == 0 and layer.W.value is before and opt.m["W"].shape == (3, 2)
+
+
+# --- SGD ---------------------------------------------------------------------------------------------------------
+
+
+def test_three_steps_of_sgd_have_the_values_worked_by_hand():
+    """Gradients 1, −2, 3, lr 0.1, μ = 0.5: v = 1, −1.5, 2.25; Nesterov moves by g + μ·v = 1.5, −2.75, 4.125."""
+    for options, moves in (
+        ({}, [1, -2, 3]),
+        ({"momentum": 0.5}, [1, -1.5, 2.25]),
+        ({"momentum": 0.5, "nesterov": True}, [1.5, -2.75, 4.125]),
+    ):
+        model = One([1.0])
+        opt, found = mb.SGD(model, 0.1, **options), []
+        for g in (1.0, -2.0, 3.0):
+            step(opt, w=[g])
+            found.append(model.w.item())
+        assert found == pytest.approx(1 - 0.1 * np.cumsum(moves), abs=1e-15)
+        assert opt.t == 3 and opt.skipped == 0
+
+
+def test_the_step_size_is_not_part_of_the_momentum_and_may_change():
+    model = One([0.0])
+    opt = mb.SGD(model, 1.0, momentum=0.5)
+    step(opt, w=[4.0])
+    opt.lr = 0.25
+    step(opt, w=[0.0])  # v = 2
+    assert model.w.item() == -4.5
+
+
+@pytest.mark.parametrize("make", [lambda m: mb.SGD(m, 0.1, momentum=0.9), lambda m: mb.Adam(m, 0.1)])
+def test_an_optimiser_keeps_float32(make):
+    model = One([1.0, 2.0], np.float32)
+    opt = make(model)
+    for _ in range(2):
+        opt.step(mb.Gradients({"w": np.ones(2, np.float32)}))
+    assert model.w.dtype == np.float32 and all(opt.state()[f"{m}/w"].dtype == np.float32 for m in opt.moments)
+
+
+@pytest.mark.parametrize("make", [lambda m: mb.SGD(m, 0.1, momentum=0.9), lambda m: mb.Adam(m, 0.1)])
+def test_a_parameter_that_is_a_single_number_learns_as_one_in_an_array_does(make):
+    models = One(np.float64(1.0)), One([1.0])
+    for model in models:
+        opt = make(model)
+        for g in (1.0, -3.0, 0.5):
+            opt.step(mb.Gradients({"w": np.full(model.w.shape, g)}))
+        opt.restore(opt.state())
+        opt.step(mb.Gradients({"w": np.full(model.w.shape, 2.0)}))
+    assert models[0].w.item() == models[1].w.item() != 1.0 and models[0].w.shape == ()
+
+
+class Shared(mb.Module):
+    """Says that one parameter is two, as no module of ours does."""
+
+    def __init__(self):
+        self.w = mb.parameter([1.0])
+
+    def named_parameters(self):
+        yield "a", self.w
+        yield "b", self.w
+
+
+@pytest.mark.parametrize(
+    "make, error, words",
+    [
+        (lambda: mb.SGD(One([1.0]), 0), ValueError, "SGD: lr must be a positive number, found 0"),
+        (lambda: mb.SGD(One([1.0]), 0.1, momentum=1.0), ValueError, "momentum must be at least 0 and below 1"),
+        (lambda: mb.SGD(One([1.0]), 0.1, nesterov=True), ValueError, "needs momentum"),
+        (lambda: mb.SGD(mb.Sequential(mb.tanh), 0.1), ValueError, "SGD: Sequential has no parameters"),
+        (lambda: mb.SGD(Shared(), 0.1), ValueError, "a and b are one parameter, which would be moved twice"),
+        (lambda: mb.Adam([One([1.0])] * 2), TypeError, "one module, found list.*0.w and 1.w, which are one parameter"),
+        (lambda: mb.Adam({"w": 1}), TypeError, "one module, found dict"),
+        (lambda: mb.Adam(One([1.0]), betas=(0.9, 1.0)), ValueError, "betas"),
+        (lambda: mb.SGD(One([1.0]), 0.1).step([1.0]), TypeError, "tape.gradient"),
+    ],
+)
+def test_mistakes_are_named(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+# --- its state in a checkpoint -----------------------------------------------------------------------------------
+
+OPTIMISERS = {
+    "sgd": lambda m: mb.SGD(m, 0.1),
+    "momentum": lambda m: mb.SGD(m, 0.1, momentum=0.9, nesterov=True),
+    "adam": lambda m: mb.Adam(m, 0.1, betas=(0.5, 0.75), eps=1e-3),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_training_that_is_restored_goes_on_to_the_bit_whatever_the_new_optimiser_was_given(kind, xp):
+    def train(model, opt, gs):
+        for g in gs:
+            opt.step(mb.Gradients({"W": xp.asarray(np.full((2, 3), g)), "b": xp.asarray(np.array([g, -g, 1.0]))}))
+        return [mb.to_numpy(p.value) for p in model.parameters().values()]
+
+    gs = [1.0, -0.3, 2.0, 0.7, -1.5]
+    model = mb.Linear(2, 3, rng=0, dtype=np.float64)
+    expected = train(model, OPTIMISERS[kind](model), gs)
+    one = mb.Linear(2, 3, rng=0, dtype=np.float64)
+    opt = OPTIMISERS[kind](one)
+    train(one, opt, gs[:3])
+    kept = opt.state()
+    assert kept["t"] == 3 and type(kept["t"]) is int and kept["lr"] == 0.1
+    kept = {name: np.asarray(mb.to_numpy(value)) for name, value in kept.items()}  # as from a file
+    two = mb.Linear(2, 3, rng=5, dtype=np.float64)
+    for name, p in one.parameters().items():
+        mb.assign(two.parameters()[name], p.value)
+    again = {"sgd": lambda m: mb.SGD(m, 9.0), "momentum": lambda m: mb.SGD(m, 9.0, momentum=0.1), "adam": mb.Adam}[
+        kind
+    ](two)
+    again.restore(kept)
+    for a, b in zip(train(two, again, gs[3:]), expected):
+        np.testing.assert_array_equal(a, b)
+    assert again.t == 5 and again.lr == 0.1
+    train(one, opt, gs[3:])  # the state that was kept is a copy
+    assert set(kept) == set(again.state()) and {f"{m}/{n}" for m in opt.moments for n in ("W", "b")} <= set(kept)
+
+
+def test_a_state_of_another_optimiser_or_model_is_refused_and_changes_nothing():
+    model = One([1.0, 2.0])
+    opt = mb.Adam(model, 0.1)
+    step(opt, w=[1.0, 2.0])
+    kept = opt.state()
+    for wrong, error, words in [
+        (mb.SGD(model, 0.1).state(), ValueError, "missing .*'beta1'.*unknown .*'momentum'"),
+        (kept | {"v/w": np.zeros(3), "lr": 5.0}, ValueError, r"v/w has shape \(3,\), the parameter \(2,\)"),
+        (kept | {"v/w": np.zeros(2, np.float32), "lr": 5.0}, TypeError, "v/w is float32, the parameter float64"),
+        ({}, ValueError, "missing"),
+    ]:
+        with pytest.raises(error, match=words):
+            opt.restore(wrong)
+        assert opt.lr == 0.1 and opt.t == 1 and (opt.m["w"] == kept["m/w"]).all()
+
+
+# --- gradients that are not finite ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_moves_nothing_and_the_next_step_is_as_if_it_had_not_been(kind, bad, xp):
+    def run(gs):
+        model = mb.Linear(1, 2, rng=0, dtype=np.float64)
+        opt = OPTIMISERS[kind](model)
+        for g in gs:
+            opt.step(mb.Gradients({"W": xp.asarray(np.array([[1.0, 2.0]])), "b": xp.asarray(np.array([g, 1.0]))}))
+        return opt, opt.state() | {name: p.value for name, p in model.named_parameters()}
+
+    for gs in ([bad], [bad, 0.5], [0.5, bad], [0.5, bad, bad, -1.0]):
+        (opt, found), (_, expected) = run(gs), run([g for g in gs if np.isfinite(g)])
+        assert opt.skipped == sum(not np.isfinite(g) for g in gs)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(mb.to_numpy(found[name]), mb.to_numpy(value), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "clip", [lambda g: g, lambda g: mb.clip_by_global_norm(g, 1.0), lambda g: mb.clip_by_value(g, 1.0)]
+)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_first_parameter_with_a_gradient_that_is_not_finite_is_named_also_after_clipping(clip, bad, xp):
+    g = mb.Gradients(
+        {"a": xp.asarray(np.ones(2)), "b": xp.asarray(np.array([1.0, bad, bad])), "c": xp.asarray(np.ones(1))}
+    )
+    with pytest.raises(ValueError, match="the gradient of b is not finite: 2 of its 3 numbers are NaN or infinite"):
+        mb.check_finite(clip(g))
+    good = mb.Gradients({"a": xp.asarray(np.array([1e300, -7.0]))})
+    assert mb.check_finite(good) is good and mb.check_finite(mb.Gradients({})) == {}
+
+
+def test_no_step_and_no_clipping_waits_for_the_device_and_a_check_waits_once():
+    with mb.use_backend(strict):
+        model = mb.Linear(2, 2, rng=0)
+        g = mb.Gradients({name: strict.asarray(np.ones(p.shape, np.float32)) for name, p in model.named_parameters()})
+        for opt in (mb.SGD(model, 0.1, momentum=0.9), mb.Adam(model)):
+            for _ in range(2):
+                counter.reset()
+                opt.step(mb.clip_by_value(mb.clip_by_global_norm(g, 1.0), 0.5))
+                assert counter.syncs == counter.to_host == counter.to_device == 0
+        mb.check_finite(g)
+        assert counter.syncs == 1
+
+
+# --- clipping by value ---------------------------------------------------------------------------------------------
+
+
+def test_clipping_by_value_brings_each_number_between_the_limits_and_never_scales_up(xp):
+    g = mb.Gradients({"a": xp.asarray(np.array([3.0, -0.5, -9.0])), "b": xp.asarray(np.array([[0.0]], np.float32))})
+    small = mb.clip_by_value(g, 1.0)
+    assert mb.to_numpy(small["a"]).tolist() == [1.0, -0.5, -1.0] and mb.to_numpy(small["b"]).tolist() == [[0.0]]
+    assert small["b"].dtype == np.float32 and mb.to_numpy(g["a"]).tolist() == [3.0, -0.5, -9.0]
+    for most in (9.0, 1e300, math.inf):
+        assert mb.to_numpy(mb.clip_by_value(g, most)["a"]).tolist() == [3.0, -0.5, -9.0]
+    for most in (0, -1.0, math.nan):
+        with pytest.raises(ValueError, match=f"must be positive, found {most}"):
+            mb.clip_by_value(g, most)

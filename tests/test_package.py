@@ -23,6 +23,13 @@ plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
+module check clipping optim
+cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
+parts states passes sequence layers cells.stack recurrent summary losses
+streams truncation cutting
+report compare
+contributions
+plots
 tasks progress
 commands.output commands.arguments commands.compare commands.doctor
 cli __main__

@@ -49,6 +49,10 @@ class Cell(Module):
         base = arguments[1] if len(arguments) > 1 else "state"
         return [f"{base}.{path}" if path else base for path in paths]
 
+    def layers_of(self, state: Any) -> list[str | None]:
+        """For each leaf of `state` the layer inside this cell that it belongs to; None where there is none inside."""
+        return [None for _ in leaves(state)]
+
     def by_gate(self, array: Array) -> dict[str, Array]:
         """A parameter or its gradient (…, G·H) apart by gate, as views (…, H). Empty for a cell without gates.
 

@@ -1,0 +1,74 @@
+"""Gradients before the step: clipped, and checked for NaN and infinity. Read after gradients.py.
+
+Clipping stays on the device, and never scales up. Only `check_finite` waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from .backend import Array, library_of, to_numpy
+from .gradients import Gradients
+
+
+def all_finite(gradients: Mapping[str, Array]) -> Array:
+    """Whether every number of every gradient is finite: one boolean of shape (), where the gradients are."""
+    arrays = list(gradients.values())
+    xp = library_of(arrays[0])
+    flags = [xp.isfinite(g).all() for g in arrays]
+    return xp.asarray(flags[0] if len(flags) == 1 else xp.stack([xp.asarray(f) for f in flags]).all())
+
+
+def check_finite(gradients: Gradients) -> Gradients:
+    """The gradients as they are. ValueError that names the first parameter whose gradient has NaN or infinity in it.
+
+    It waits for the device, so a training loop asks where it reads the loss. Clipping before it hides nothing.
+    """
+    if not isinstance(gradients, Mapping):
+        raise TypeError(f"check_finite takes tape.gradient(loss, model), found {type(gradients).__name__}")
+    if gradients and not bool(all_finite(gradients)):
+        bad = {name: int(g.size - np.isfinite(to_numpy(g)).sum()) for name, g in gradients.items()}
+        name = next(name for name, n in bad.items() if n)
+        others = len([n for n in bad.values() if n]) - 1
+        more = f", and so are some of {others} more parameter{'s' * (others > 1)}" if others else ""
+        raise ValueError(
+            f"the gradient of {name} is not finite: {bad[name]} of its {gradients[name].size} numbers are NaN or "
+            f"infinite{more}. An optimiser's step leaves all weights as they are then. Give a smaller lr, or clip the "
+            "gradients of the steps before"
+        )
+    return gradients
+
+
+def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
+    """Scale all gradients by one factor, so that their common norm is at most `most`; never scales up.
+
+    The factor stays on the device. Gradients that are not finite come back as they are, so that `check_finite` still
+    finds the parameter that they started from. ValueError for most ≤ 0.
+    """
+    if not most > 0:
+        raise ValueError(f"clip_by_global_norm: the largest norm must be positive, found {most}")
+    arrays = list(gradients.values())
+    if not arrays:
+        return gradients
+    xp, finite = library_of(arrays[0]), all_finite(gradients)
+    squares = [xp.sum(xp.multiply(g, g, dtype=xp.float64)) for g in arrays]
+    norm = xp.sqrt(sum(squares[1:], squares[0]))
+    factor = xp.where(finite, 1 / xp.maximum(1.0, norm / most), 1.0)
+    return Gradients({name: g * factor.astype(g.dtype) for name, g in gradients.items()})
+
+
+def clip_by_value(gradients: Gradients, most: float) -> Gradients:
+    """Bring every number of every gradient to between −most and most. The direction may change, unlike by the norm.
+
+    NaN and infinity stay as they are, for `check_finite` to find. ValueError for most ≤ 0.
+    """
+    if not most > 0:
+        raise ValueError(f"clip_by_value: the largest value must be positive, found {most}")
+
+    def clipped(g: Array) -> Array:
+        xp, limit = library_of(g), min(float(most), float(np.finfo(g.dtype).max))
+        return xp.where(xp.isfinite(g), xp.maximum(xp.minimum(g, limit), -limit), g)
+
+    return Gradients({name: clipped(g) for name, g in gradients.items()})
