@@ -19,11 +19,12 @@ sweep asking tape dispatch places ops
 module check optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
 parts passes sequence layers recurrent losses
+archive saving layouts weights
 truncation cutting
 report compare
 contributions
 plots
-tasks progress
+data tasks progress
 cli __main__
 """.split()  # noqa: SIM905
 
