@@ -20,6 +20,7 @@ import numpy as np
 
 from .backend import BACKENDS, BackendError, backend_report, to_backend, use_backend
 from .compare import compare
+from .data import read_text, standard_library
 from .layers import Embedding, Linear, Sequential
 from .listing import can_print, printable
 from .module import generator
@@ -28,7 +29,7 @@ from .progress import Progress
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
 from .tape import Tape
-from .tasks import TASKS, Task, read_text, standard_library, text_task
+from .tasks import TASKS, Task, text_task
 from .truncation import Schedule, artbp, full, tbptt
 
 CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     source = sub.add_mutually_exclusive_group()
     source.add_argument("--text", metavar="FILE", help="a UTF-8 text file of your own")
-    source.add_argument("--task", choices=sorted(TASKS), help="a synthetic task instead of text")
+    source.add_argument("--task", choices=sorted(TASKS), help="a task instead of text")
     sub.add_argument("--cell", choices=sorted(CELLS), default="rnn", help="the recurrent cell (default: rnn)")
     sub.add_argument("--hidden", type=_positive, default=64, metavar="H", help="hidden units (default: 64)")
     sub.add_argument("--length", type=_positive, default=128, metavar="T", help="steps of a sequence (default: 128)")
