@@ -39,10 +39,11 @@ def cells_of(layer: Module) -> tuple[list[Any], bool]:
     if isinstance(layer, Linear | Embedding | RNNCell | LSTMCell | GRUCell):
         return [layer], False
     cells = list(getattr(layer, "cells", ()))
-    if not cells or not all(isinstance(cell, RNNCell | LSTMCell | GRUCell) for cell in cells):
+    known = all(isinstance(cell, RNNCell | LSTMCell | GRUCell) for cell in cells)
+    if not known or len({_kind(cell) for cell in cells}) != 1:  # none, or of several kinds
         raise TypeError(
             "weights of other libraries go into one RNN, LSTM, GRU, one of their cells, Linear or Embedding; found "
-            f"{type(layer).__name__}. Take the layers of a Sequential one at a time: model[0]"
+            f"{type(layer).__name__}. Take the layers of a Sequential or the cells of a stack one at a time: model[0]"
         )
     return cells, True
 

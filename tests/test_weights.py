@@ -356,6 +356,10 @@ def test_a_gru_of_the_other_reset_and_other_modules_are_told_apart():
         weights.from_keras(mb.Linear(3, 4), [np.ones((4, 3)), np.ones(4)])
     with pytest.raises(TypeError, match=r"found Sequential.*one at a time"):
         weights.to_torch(mb.Sequential(after))
+    mixed = mb.LSTM(4, 4, layers=2)
+    mixed.cells = (mixed.cells[0], mb.GRUCell(4, 4))
+    with pytest.raises(TypeError, match=r"one at a time"):
+        weights.to_torch(mixed)
     with pytest.raises(ValueError, match="for 2 layers give a list"):
         weights.from_keras(mb.LSTM(3, 4, layers=2), {})
 
