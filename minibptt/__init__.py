@@ -6,6 +6,8 @@ The public names are here; `import minibptt as mb` loads neither matplotlib nor 
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from . import weights
+from .archive import CheckpointError
 from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
@@ -56,6 +58,7 @@ from .ops import (
 from .optim import SGD, Adam
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
+from .saving import load, save
 from .sequence import unroll
 from .states import reset
 from .streams import stream_batches
@@ -64,6 +67,7 @@ from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
 from .truncation import artbp, full, recompute, tbptt
 from .updates import updates
+from .weights import split_gates
 
 __version__ = "0.1.0"
 

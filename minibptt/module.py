@@ -40,11 +40,7 @@ class Module:
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Each parameter once, with its path: ("W_x", …) or ("1.W_x", …)."""
-        seen: set[int] = set()
-        for name, value in _walk(self, "", set()):
-            if id(value) not in seen:
-                seen.add(id(value))
-                yield name, value
+        return named(self, Parameter)
 
     def train(self, training: bool = True) -> Module:
         """Turn dropout on (or off), here and in every module inside. Returns the module."""
@@ -76,9 +72,18 @@ class Module:
         return dict(self.named_parameters())
 
 
-def _walk(x: Any, path: str, inside: set[int]) -> Iterator[tuple[str, Parameter]]:
-    """Every parameter in x with its path. inside: the modules that we are in, for one that holds its parent."""
-    if isinstance(x, Parameter):
+def named(x: Any, kind: type) -> Iterator[tuple[str, Any]]:
+    """Everything of type `kind` that x holds, each once, with its path: parameters, or the generators of dropout."""
+    seen: set[int] = set()
+    for name, value in _walk(x, "", set(), kind):
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield name, value
+
+
+def _walk(x: Any, path: str, inside: set[int], kind: type = Parameter) -> Iterator[tuple[str, Any]]:
+    """Everything of type `kind` in x with its path. inside: the modules we are in, for one that holds its parent."""
+    if isinstance(x, kind):
         yield path, x
         return
     pairs: Any = ()
@@ -89,7 +94,7 @@ def _walk(x: Any, path: str, inside: set[int]) -> Iterator[tuple[str, Parameter]
     elif isinstance(x, list | tuple):
         pairs = enumerate(x)
     for name, value in pairs:
-        yield from _walk(value, f"{path}.{name}" if path else str(name), inside)
+        yield from _walk(value, f"{path}.{name}" if path else str(name), inside, kind)
 
 
 def first_array(module: Any, default: Array) -> Array:

@@ -1,7 +1,6 @@
-"""Sequences to learn from: any text, and the long-lag tasks of the literature. Nothing is downloaded.
+"""Sequences to learn from: real data (data.py) and the long-lag tasks of the literature. Nothing is downloaded.
 
-A task gives batches (x, y), time first, and says which loss they want. The text that is on every machine is
-the source of Python's own standard library.
+A task gives batches (x, y), time first, and says which loss they want.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,37 +15,19 @@ import numpy as np
 from . import ops
 from .backend import library_of
 from .cells import Cell
+from .data import LABELS, TaskError, digits, standard_library, token_labels
 from .losses import cross_entropy, mse
 from .module import check_size
 from .tensor import Tensor, ones, parameter
 
-# Modules of plain Python that have been there for long and stay; read one after the other, in this order.
-_MODULES = [
-    "argparse",
-    "textwrap",
-    "difflib",
-    "calendar",
-    "configparser",
-    "csv",
-    "dataclasses",
-    "doctest",
-    "fractions",
-    "gettext",
-    "heapq",
-    "inspect",
-]
-
-
 WORDS = {  # what the predictor of each task's baseline knows
     "text": "knowing only how often each character occurs",
+    "labels": "knowing only how often each label occurs",
+    "digits": "knowing nothing",
     "coin": "knowing nothing",
     "adding": "always predicting the mean",
     "copy": "without memory",
 }
-
-
-class TaskError(ValueError):
-    """A task that cannot be made from what was given: one line that says what was found and what to do."""
 
 
 @dataclass(frozen=True)
@@ -72,55 +51,6 @@ class Task:
     symbols: str = ""
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file. TaskError where it is missing, empty, a folder, binary or in another encoding."""
-    path = Path(path)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(2**16)
-            if b"\0" not in data:  # a device such as /dev/zero has no end
-                data += file.read()
-    except FileNotFoundError:
-        raise TaskError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise TaskError(f"{path} is a folder; a text file is needed") from None
-    except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}") from None
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise TaskError(f"{path} is UTF-16. Save it as UTF-8 first")
-    if b"\0" in data:
-        raise TaskError(f"{path} is not a text file: it has a zero byte at {data.index(0)}")
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise TaskError(
-            f"{path} is not UTF-8: byte {data[error.start]:#04x} at {error.start}. Save it as UTF-8 first"
-        ) from None
-    if not text:
-        raise TaskError(f"{path} is empty")
-    return text
-
-
-def standard_library(characters: int = 500_000) -> str:
-    """The source of Python's own standard library, its first `characters` characters.
-
-    It is asked from the modules' loaders, so it is found where the library is zipped too. The numbers that a
-    model gives on it depend on the Python version.
-    """
-    found, size = [], 0
-    for name in _MODULES:
-        spec = find_spec(name)
-        source = getattr(spec.loader, "get_source", lambda name: None)(name) if spec and spec.loader else None
-        if source:
-            found.append(source)
-            size += len(source)
-        if size >= characters:
-            break
-    if not found:
-        raise TaskError("this Python has its standard library without source; give a text with --text FILE")
-    return "\n".join(found)[:characters]
-
-
 def text_task(text: str, T: int, name: str = "text") -> Task:
     """Predict the next character. x and y are (T, B) ids, y one character ahead.
 
@@ -133,28 +63,52 @@ def text_task(text: str, T: int, name: str = "text") -> Task:
             f"the text has {len(text)} characters; a sequence of {T} steps and the target of its last step need "
             f"{T + 1}. Give a longer text or a smaller --length"
         )
-    symbols = "".join(sorted(set(text)))
+    symbols, ids = _character_ids(text)
     if len(symbols) < 2:
         raise TaskError(f"the text has one distinct character ({symbols!r}): there is nothing to predict")
-    place = {symbol: i for i, symbol in enumerate(symbols)}
-    ids = np.array([place[c] for c in text])
+    batch, sample = _windows(ids[:-1], ids[1:], T)
+    n, baseline = len(symbols), _entropy(ids)
+    return Task(name, True, n, n, cross_entropy, batch, sample, baseline, WORDS["text"], symbols)
 
-    def windows(starts: np.ndarray) -> tuple[Any, Any]:
-        at = starts + np.arange(T)[:, None]
-        return ids[at], ids[at + 1]
 
-    last = len(ids) - T - 1
+def labels_task(T: int, text: str | None = None) -> Task:
+    """Label every character of Python source with the type of its token (`data.LABELS`), from what stands before it.
+
+    x: (T, B) ids of characters; y: (T, B) labels. text: Python source (default: that of the standard library). What
+    the standard tokenizer says depends a little on the Python version. The baseline is the entropy of the labels.
+    TaskError where the text that can be tokenized is shorter than T characters.
+    """
+    check_size("labels_task", T=T)
+    text, labels = token_labels(standard_library() if text is None else text)
+    if len(text) < T:
+        raise TaskError(
+            f"{len(text)} characters can be tokenized, and a sequence has {T} steps. Give a longer text or a smaller "
+            "--length"
+        )
+    symbols, ids = _character_ids(text)
+    batch, sample = _windows(ids, labels, T)
+    outputs, baseline = len(LABELS), _entropy(labels)
+    return Task("labels", True, len(symbols), outputs, cross_entropy, batch, sample, baseline, WORDS["labels"], symbols)
+
+
+def digits_task(T: int) -> Task:
+    """Say which digit an image of 8 × 8 shows after reading it row by row (scikit-learn's digits).
+
+    x: (8, B, 8), numbers from 0 to 1; y: (B,), the loss being that of the last step. Knowing nothing gives ln 10.
+    TaskError for T other than 8, and where scikit-learn is missing.
+    """
+    if T != 8:
+        raise TaskError(f"the images of digits are read in 8 steps, one a row: give --length 8, found {T}")
+    images, classes = digits()
 
     def batch(rng: np.random.Generator, B: int) -> tuple[Any, Any]:
-        return windows(rng.integers(0, last + 1, B))
+        chosen = rng.integers(0, len(images), B)
+        return images[chosen].transpose(1, 0, 2), classes[chosen]
 
-    def sample(B: int) -> tuple[Any, Any]:
-        return windows(np.linspace(0, last, B).astype(int))
+    def last_step(outputs: Tensor, y: Any) -> Tensor:
+        return cross_entropy(outputs[-1], y)
 
-    counts = np.bincount(ids)
-    p = counts[counts > 0] / len(ids)
-    entropy = float(-(p * np.log(p)).sum())
-    return Task(name, True, len(symbols), len(symbols), cross_entropy, batch, sample, entropy, WORDS["text"], symbols)
+    return Task("digits", False, 8, 10, last_step, batch, _sampled(batch), math.log(10), WORDS["digits"])
 
 
 def coin_task(T: int) -> Task:
@@ -241,8 +195,45 @@ class InfluenceBalancing(Cell):
         return s[:, :1], s
 
 
+def _character_ids(text: str) -> tuple[str, np.ndarray]:
+    """(the distinct characters, sorted; the place among them of each character of the text)."""
+    symbols = "".join(sorted(set(text)))
+    place = {symbol: i for i, symbol in enumerate(symbols)}
+    return symbols, np.array([place[c] for c in text])
+
+
+def _windows(x: np.ndarray, y: np.ndarray, T: int) -> tuple[Any, Any]:
+    """(batch, sample) of windows of T steps: from anywhere, and evenly spread from the first to the last."""
+    last = len(x) - T
+
+    def windows(starts: np.ndarray) -> tuple[Any, Any]:
+        at = starts + np.arange(T)[:, None]
+        return x[at], y[at]
+
+    def batch(rng: np.random.Generator, B: int) -> tuple[Any, Any]:
+        return windows(rng.integers(0, last + 1, B))
+
+    def sample(B: int) -> tuple[Any, Any]:
+        return windows(np.linspace(0, last, B).astype(int))
+
+    return batch, sample
+
+
+def _entropy(ids: np.ndarray) -> float:
+    """−Σ p ln p of how often each id occurs: the cross-entropy of who knows only that."""
+    counts = np.bincount(ids)
+    p = counts[counts > 0] / len(ids)
+    return float(-(p * np.log(p)).sum())
+
+
 def _sampled(batch: Callable[[np.random.Generator, int], tuple[Any, Any]]) -> Callable[[int], tuple[Any, Any]]:
     return lambda B: batch(np.random.default_rng(0), B)
 
 
-TASKS: dict[str, Callable[[int], Task]] = {"coin": coin_task, "adding": adding_task, "copy": copy_task}
+TASKS: dict[str, Callable[[int], Task]] = {
+    "coin": coin_task,
+    "adding": adding_task,
+    "copy": copy_task,
+    "labels": labels_task,
+    "digits": digits_task,
+}

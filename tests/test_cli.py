@@ -124,7 +124,7 @@ def test_windows_and_random_cuts_are_compared_too(tmp_path):
     assert [len(r["by_offset"]["share"]) for r in rows] == [2, 4, 4, 32, 1]
 
 
-@pytest.mark.parametrize("task", ["coin", "adding", "copy"])
+@pytest.mark.parametrize("task", ["coin", "adding", "copy", "labels"])
 def test_compare_runs_on_every_task(task, tmp_path):
     options = ["--task", task, "--length", "50", "--train-steps", "1", "--tbptt", "3"]
     assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
@@ -153,6 +153,7 @@ BAD = {
     "an unknown cell": (["--cell", "elm"], "'elm'"),
     "an unknown task": (["--task", "nonsense"], "nonsense"),
     "a task that is too short": (["--task", "copy"], "at least 21, found 12"),
+    "digits of another length": (["--task", "digits"], "give --length 8, found 12"),
     "text and task": (["--task", "coin", "--text", "x"], "not allowed"),
     "a missing file": (["--text", "{tmp}/absent.txt"], "no file"),
     "a folder as text": (["--text", "{tmp}"], "is a folder"),

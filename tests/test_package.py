@@ -16,21 +16,16 @@ ROOT = PACKAGE.parent
 ORDER = """
 backend listing nest gradients tensor
 sweep asking tape dispatch places ops
-module check optim
+module check clipping optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
-parts passes sequence layers recurrent losses
+parts states passes sequence layers cells.stack recurrent summary losses
+by_hand mistakes student expected first_place check_cell
+streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
-module check clipping optim
-cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
-parts states passes sequence layers cells.stack recurrent summary losses
-streams truncation cutting
-report compare
-contributions
-plots
-tasks progress
+data tasks progress
 commands.output commands.arguments commands.compare commands.doctor
 cli __main__
 """.split()  # noqa: SIM905

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..backend import BACKENDS
+from ..data import read_text, standard_library
 from ..layers import Embedding, Linear, Sequential
 from ..recurrent import GRU, LSTM, RNN
-from ..tasks import TASKS, Task, read_text, standard_library, text_task
+from ..tasks import TASKS, Task, text_task
 from .output import shown
 
 CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
