@@ -10,6 +10,7 @@ from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .check import GradientCheck, GradientError, check_gradient
+from .check_cell import CellCheck, check_cell, check_step
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt

@@ -19,6 +19,7 @@ sweep asking tape dispatch places ops
 module check optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells
 parts passes sequence layers recurrent losses
+by_hand mistakes student expected first_place check_cell
 truncation cutting
 report compare
 contributions
