@@ -78,7 +78,7 @@ def on_the_tape(case: Case) -> Arrays:
 
 
 class Right:
-    """What a case should give, and how far off each array may be."""
+    """What a case should give, and how far off each array may be. ValueError where rounding hides any difference."""
 
     def __init__(self, student: Student, case: Case):
         named = student.contract.named
@@ -90,13 +90,15 @@ class Right:
         tolerance = TOLERANCE.get(student.coarsest.itemsize, 1e-9)
         seeds = [np.abs(a).max(initial=0.0) for a in (exact.dout, exact.dc) if a is not None]
         floor = max(1.0, np.abs(exact.W_x).max(), np.abs(exact.W_h).max()) * max(seeds)
-        self.limits = {
-            name: max(
-                tolerance * max(np.abs(right).max(), 1.0 if name in student.contract.gives else floor),
-                30 * float(np.abs(rounded[name] - right).max()),
-            )
-            for name, right in self.arrays.items()
-        }
+        self.limits: dict[str, float] = {}
+        for name, right in self.arrays.items():
+            size = max(np.abs(right).max(), 1.0 if name in student.contract.gives else floor)
+            self.limits[name] = max(tolerance * size, 30 * float(np.abs(rounded[name] - right).max()))
+            if not self.limits[name] < 0.05 * size:
+                raise ValueError(
+                    f"nothing can be said about {name} on these inputs: rounding to {student.coarsest} alone moves it "
+                    f"by {self.limits[name] / 30:.2g}. Take fewer steps, a smaller scale or dtype=float64"
+                )
 
     def differing(self, arrays: Arrays) -> list[str]:
         """The names of the arrays that differ, in the order of the contract."""

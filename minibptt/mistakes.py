@@ -5,7 +5,7 @@ A mistake is recognised by doing it: where a pass gives the numbers of a fault, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, permutations
 from typing import NamedTuple
 
@@ -214,7 +214,7 @@ def _paths(like: str) -> Iterator[Mistake]:
     for W, result in (("W_h", "dh_prev"), ("W_x", "dx")):
         if like != "rnn":
             yield Mistake(f"{W} is not transposed, gate by gate, in {result}", {W: "not transposed"})
-            yield Mistake(f"{W} is not transposed in {result} (to reshape it is not the same)", {W: "reshaped"})
+        yield Mistake(f"{W} is {'' if like == 'rnn' else 'reshaped, '}not transposed, in {result}", {W: "reshaped"})
         yield Mistake(f"d{W} is transposed", {f"d{W}": "transposed"})
 
 
@@ -224,13 +224,13 @@ def _sums(like: str, T: int, B: int) -> Iterator[Mistake]:
     means = {"over B": "the batch"} if T == 1 else {"over T": "time"} if B == 1 else _MEANS
     left = {"only first": "step 1", "only last": "the last step"} if T > 1 else {}
     for some in sorted(chain(*(combinations(names, n + 1) for n in range(len(names)))), key=len):
-        what, are = " and ".join(some), "is" if len(some) == 1 else "are"
+        what, are = _and(some), "is" if len(some) == 1 else "are"
         for how, step in left.items():
             text = f"{what} {are} overwritten at each step, not added up: only the part of {step} is left"
             yield Mistake(text, dict.fromkeys(some, how))
         for how, over in means.items():
-            kind = "the bias's gradient" if set(some) <= {"db", "db_hn"} else what
-            yield Mistake(f"{kind} {are} averaged over {over}, not summed", dict.fromkeys(some, how))
+            bias = "the bias's gradient " if some == ("db",) else ""
+            yield Mistake(f"{bias}{what} {are} averaged over {over}, not summed", dict.fromkeys(some, how))
         yield Mistake(f"the sign of {what} is flipped", dict.fromkeys(some, "minus"))
         yield Mistake(f"{what} {are} not filled in: zero", dict.fromkeys(some, "zero"))
     states = ["dh0", *(["dc0"] if like == "lstm" else [])]
@@ -247,6 +247,10 @@ def _sums(like: str, T: int, B: int) -> Iterator[Mistake]:
     for order in _orders(like):
         yield Mistake(_wrong_order(like, order), {"order": order})
         yield Mistake(_wrong_order(like, order) + ", in dW_x, dW_h and db", {"order in dW": order})
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
 
 
 _MEANS = {"over B": "the batch", "over T": "time", "over both": "batch and time"}

@@ -83,15 +83,13 @@ def _there(found: dict[str, str], name: str, arrays: Arrays) -> bool:
 
 
 def _takes_c0(forward: Callable[..., Any]) -> bool:
+    """Are there six arguments that must be given, x, h0, c0, W_x, W_h and b, and not five?"""
     try:
-        places = [
-            p
-            for p in inspect.signature(forward).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
+        parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):
         return False
-    return sum(p.default is p.empty for p in places) == 6 or (len(places) > 5 and places[2].name.startswith("c"))
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) == 6
 
 
 class Student:
