@@ -259,7 +259,7 @@ def test_a_fault_that_makes_no_difference_is_none(like, bug, sizes):
 def test_small_sizes_accuse_of_nothing_else(like):
     # Where two mistakes give the same numbers both are named; the planted one is always among them.
     for bug, words in (BETWEEN_STEPS | IN_A_STEP[like]).items():
-        for sizes in itertools.product((1, 2), repeat=4):
+        for sizes in [(2, 2, 2, 2), (1, 2, 2, 2), (2, 1, 2, 2), (2, 2, 1, 2), (2, 2, 2, 1), (1, 1, 1, 1)]:
             options = dict(zip("TBDH", sizes))
             check = mb.check_cell(*pair(like, bug), like=like, raises=False, **options)
             if not check.ok and check.mistake is None:
