@@ -13,6 +13,7 @@ from .backend import BackendError, available_backends, synchronize, to_backend, 
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .cells.stack import Stack
 from .check import GradientCheck, GradientError, check_gradient
+from .check_cell import CellCheck, check_cell, check_step
 from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions

@@ -24,7 +24,9 @@ TOLERANCE = {"complex step": 1e-11, "central difference": 1e-6}
 
 
 class GradientError(ValueError):
-    """The tape's gradient and the numerical one differ."""
+    """Two gradients that should be equal differ. check: what was found, if `check_cell` or `check_step` raised it."""
+
+    check: Any = None
 
 
 @dataclass(frozen=True)
