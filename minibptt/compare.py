@@ -44,6 +44,7 @@ def compare(
     lengths: Any = None,
     mask: Any = None,
     resets: Any = None,
+    dropout: bool = False,
     draws: int = 32,
     rng: Rng = 0,
     measure: bool = True,
@@ -55,7 +56,8 @@ def compare(
 
     The whole gradient is judged, and each parameter and each gate by itself; see measures.py and parts.py.
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
-    is called as loss(outputs, y, mask=…). Dropout is off.
+    is called as loss(outputs, y, mask=…). dropout: leave it as the model has it, one mask serving all schedules;
+    it is off otherwise.
     draws: how often a schedule that draws its cuts is drawn, from `rng`; with an int all such schedules start from the
     same random numbers. measure: run each schedule by itself for memory and time too.
     progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
@@ -81,7 +83,7 @@ def compare(
         if progress:
             progress(done, total)
 
-    with evaluating(model):
+    with evaluating(model, dropout):
         tape, outputs, value = _finely_cut(model, x, y, loss, state, options)
         loss_value, seeds = value.item(), tape.gradient(value, outputs)
         G = tape.gradient(outputs, model, seed=seeds, through_cuts=True)

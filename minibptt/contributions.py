@@ -18,7 +18,7 @@ from .apart import Apart, one_step_at_a_time
 from .cutting import call_loss, refuse_parameters_in_the_loss
 from .gradients import Gradients
 from .gram import Gram
-from .module import Rng, evaluating
+from .module import Rng, evaluating, generators, random_states, restore_random
 from .parts import Part, parts_of
 from .sequence import flags, real_steps, run, sequence_input
 from .tape import Tape
@@ -131,11 +131,13 @@ def contributions(
     lengths: Any = None,
     mask: Any = None,
     resets: Any = None,
+    dropout: bool = False,
     most_bytes: int = 2**32,
 ) -> Contributions:
     """The matrix C of any causal model whose layers can run one step at a time, with every parameter use on the clock.
 
-    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. Dropout is off. RNN, LSTM, GRU, Linear,
+    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. dropout: leave it as the model has
+    it; it is off otherwise. RNN, LSTM, GRU, Linear,
     Embedding and what Sequential makes of them take the adjoints of all losses back together (together.py); any other
     model is run on a tape one step at a time (apart.py). Both give the same numbers.
     ValueError where the model reads the future or keeps its state to itself, for a parameter inside the loss, and where
@@ -150,7 +152,8 @@ def contributions(
             f"the contributions of T = {T} steps need about {matrices / 2**20:,.0f} MiB, and {most_bytes / 2**20:,.0f} "
             "MiB are allowed. Take a shorter sequence, or give a larger most_bytes"
         )
-    with evaluating(model):
+    with evaluating(model, dropout):
+        drawn = random_states(generators(model))
         with Tape() as tape:
             outputs, _ = run(model, x, state, **options)
             recorded = len(tape.records)
@@ -163,6 +166,7 @@ def contributions(
         if pairs is not None:
             full = tape.gradient(outputs, model, seed=seeds)
         else:
+            restore_random(generators(model), drawn)  # the same masks again
             del tape  # so that the two tapes are not in memory at once
             pairs = one_step_at_a_time(model, x, outputs.value, seeds, state, options, most_bytes - matrices)
             full = pairs.gradient_of_all()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -59,7 +58,7 @@ def bptt(
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     plan = schedule.plan(T, rng)
-    with nullcontext() if dropout else evaluating(model):
+    with evaluating(model, dropout):
         pieces = Pieces(model, x, state, real, flags("resets", resets, T, B))
         return _sum(by_updates(pieces, OnWhole(loss, y, real, T, once=True), plan), model)
 

@@ -128,8 +128,11 @@ def check_size(what: str, **sizes: Any) -> None:
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Inside, dropout is off in `model`; afterwards every module is as it was."""
+def evaluating(model: Any, dropout: bool = False) -> Iterator[None]:
+    """Inside, dropout is off in `model` unless it is asked for; afterwards every module is as it was."""
+    if dropout:
+        yield
+        return
     before = [(module, module.training) for module in getattr(model, "modules", list)()]
     try:
         for module, _ in before:

@@ -197,6 +197,21 @@ def test_the_adjoint_of_a_linear_recurrence_is_a_power_of_its_weights():
     assert not c.norms[: T - 1].any()
 
 
+def test_with_dropout_the_masks_of_the_sequence_are_those_of_its_steps():
+    def made(p):
+        return mb.Sequential(mb.LSTM(3, 5, layers=2, dropout=p, rng=1, dtype=f64), mb.Linear(5, 2, rng=2, dtype=f64))
+
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((7, 3, 3)), rng.standard_normal((7, 3, 2))
+    cut = mb.bptt(made(0.5), x, y, mb.mse, mb.tbptt(3), dropout=True)
+    c = mb.contributions(made(0.5), x, y, mb.mse, dropout=True)
+    assert c.gradient(mb.tbptt(3)).relative_error(cut) < 1e-12
+    without = mb.contributions(made(0.5), x, y, mb.mse)
+    assert without.full.relative_error(c.full) > 0.05  # dropout does something, and only where it is asked for
+    (row,) = mb.compare(made(0.5), x, y, mb.mse, [mb.tbptt(3)], dropout=True, measure=False).rows
+    assert row.values["share"][0] == pytest.approx(c.kept_share(mb.tbptt(3)), rel=1e-12)
+
+
 class Future(mb.Module):
     """A layer that reads the step after."""
 
