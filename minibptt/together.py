@@ -18,6 +18,7 @@ import numpy as np
 
 from .backend import Array, library_of, to_numpy
 from .cells.many import BACK, Group, Use
+from .cells.stack import Stack
 from .gradients import Gradients
 from .layers import Dropout, Embedding, Linear, Sequential
 from .nest import leaves
@@ -226,7 +227,7 @@ def _flat(model: Any) -> list[Any] | None:
     inside: list[Any] = []
     if type(model) is Sequential:
         inside = list(model.layers)
-    elif type(model) in (RNN, LSTM, GRU):
+    elif type(model) in (Stack, RNN, LSTM, GRU) and not model.residual:
         for i, cell in enumerate(model.cells):
             inside += [model.dropouts[i - 1], cell] if i else [cell]
     flat: list[Any] = []

@@ -108,6 +108,7 @@ MODELS = {
     "linear": lambda: [mb.RNNCell(4, 5, "linear", rng=1, dtype=f64)],
     "lstm": lambda: [mb.LSTM(4, 5, layers=2, dropout=0.5, rng=1, dtype=f64)],
     "gru": lambda: [mb.GRU(4, 5, layers=2, rng=1, dtype=f64)],
+    "stack": lambda: [mb.Stack(mb.RNNCell(4, 3, rng=1, dtype=f64), mb.GRUCell(3, 5, rng=2, dtype=f64))],
     "gru before": lambda: [mb.GRU(4, 5, reset="before", rng=1, dtype=f64), mb.LSTM(5, 5, rng=2, dtype=f64)],
     "linear between": lambda: [mb.LSTMCell(4, 3, rng=1, dtype=f64), mb.Linear(3, 3, rng=2, dtype=f64),
                                mb.RNN(3, 5, rng=3, dtype=f64)],
