@@ -27,7 +27,7 @@ from .recurrent import GRU, LSTM, RNN
 from .sequence import fill_padding, hide_padding
 from .tape import no_tape
 
-CHUNK = 2**18  # numbers of D that are taken to float64 at once: as many as stay in cache
+CHUNK = 2**17  # numbers of D that are taken to float64 at once: as many as stay in cache
 
 
 class LinearBack:
@@ -36,7 +36,7 @@ class LinearBack:
     def __init__(self, layer: Linear, x: Array, names: Mapping[str, str]):
         self.W = layer.W.value
         bias = [Use(names["b"], 0, None)] if "b" in names else []
-        self.groups = [Group((Use(names["W"], 0, x), *bias))]
+        self.groups = [Group((Use(names["W"], 0, x), *bias), self.W.shape[1])]
 
     def back(self, t: int, dy: Array, wanted: bool) -> Array | None:
         self.groups[0].D = dy
@@ -46,8 +46,8 @@ class LinearBack:
 class EmbeddingBack:
     """y = W[ids]."""
 
-    def __init__(self, ids: Array, names: Mapping[str, str]):
-        self.groups = [Group((Use(names["W"], 0, ids),))]
+    def __init__(self, layer: Embedding, ids: Array, names: Mapping[str, str]):
+        self.groups = [Group((Use(names["W"], 0, ids),), layer.W.shape[1])]
 
     def back(self, t: int, dy: Array, wanted: bool) -> None:
         self.groups[0].D = dy
@@ -96,22 +96,21 @@ class Together:
 
     def measure(self, parts: Mapping[str, Part], G: Gradients) -> tuple[dict[str, Array], dict[str, Array]]:
         """(‖C[t, s]‖², ⟨C[t, s], G⟩) by part, (T, T) each, on the host."""
-        pieces: dict[Any, tuple[Array, Array]] = {}
+        measures = [_Measure(group, G, self.B) for group in self.groups()]
+        found = [np.zeros((2, self.T, self.T, len(m.group.uses), m.group.gates)) for m in measures]
         for s in self.steps_back():
-            for group in self.groups():
-                squares, dots = _measure(group, s, G)  # (m, uses, gates), of the last m losses met
-                for u, use in enumerate(group.uses):
-                    for gate, columns in enumerate(_columns(group, use)):
-                        piece = use.parameter, columns.start, columns.stop
-                        if piece not in pieces:
-                            pieces[piece] = np.zeros((self.T, self.T)), np.zeros((self.T, self.T))
-                        for array, values in zip(pieces[piece], (squares, dots)):
-                            array[s : s + len(values), s] = values[::-1, u, gate]
+            for measure, figures in zip(measures, found):
+                values = measure(s)  # (2, m, uses, gates), of the last m losses met
+                figures[:, s : s + values.shape[1], s] = values[:, ::-1]
         answers: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
         for name, part in parts.items():
-            for k, answer in enumerate(answers):
-                mine = [arrays[k] for piece, arrays in pieces.items() if _within(piece, part, G)]
-                answer[name] = sum(mine, np.zeros((self.T, self.T)))
+            mine = np.zeros((2, self.T, self.T))
+            for measure, figures in zip(measures, found):
+                for u, use in enumerate(measure.group.uses):
+                    for gate, columns in enumerate(_columns(measure.group, use)):
+                        if _within((use.parameter, columns.start, columns.stop), part, G):
+                            mine += figures[..., u, gate]
+            answers[0][name], answers[1][name] = mine
         return answers
 
     def gradient(self, w: np.ndarray) -> Gradients:
@@ -143,10 +142,12 @@ class Together:
         for _ in self.steps_back():
             stored.insert(0, [block for group in self.groups() for block in _blocks(group, part, G)])
         K = np.zeros((self.T * (self.T + 1) // 2,) * 2)
+        xp: Any = library_of(self.seeds)
+        zero = xp.zeros((self.B, self.B))  # to which a number broadcasts
         for s in range(self.T):
             for other in range(s + 1):
                 for (uses, D), (_, E) in zip(stored[s], stored[other]):
-                    kernel = sum(use.kernel(s, other, D) for use in uses)
+                    kernel = sum([use.kernel(s, other) for use in uses], zero)
                     products = to_numpy(D.reshape(len(D), -1) @ (kernel @ E).reshape(len(E), -1).T)
                     here, there = (_places(k, len(a)) for k, a in ((s, D), (other, E)))
                     K[here[:, None], there] += products
@@ -171,7 +172,7 @@ def _blocks(group: Group, part: Part, G: Gradients) -> list[tuple[tuple[Use, ...
         mine = tuple([u for u, piece in enumerate(pieces) if _within(piece, part, G)])
         if mine:
             gates.setdefault(mine, []).append(gate)
-    w = group.D.shape[-1] // group.gates
+    w = group.width // group.gates
     blocks = [[group.D[..., g * w : (g + 1) * w] for g in which] for which in gates.values()]
     return [
         (tuple([group.uses[u] for u in mine]), xp.concatenate(block, axis=-1).astype(xp.float64))
@@ -181,7 +182,7 @@ def _blocks(group: Group, part: Part, G: Gradients) -> list[tuple[tuple[Use, ...
 
 def _columns(group: Group, use: Use) -> list[slice]:
     """The columns of the parameter that belong to each of the group's gates."""
-    width = group.D.shape[-1] // group.gates
+    width = group.width // group.gates
     return [slice(use.start + i * width, use.start + (i + 1) * width) for i in range(group.gates)]
 
 
@@ -194,27 +195,37 @@ def _within(piece: tuple[str, int, int], part: Part, G: Gradients) -> bool:
     return first <= start and stop <= last
 
 
-def _measure(group: Group, s: int, G: Gradients) -> tuple[np.ndarray, np.ndarray]:
-    """(‖XᵀD‖², ⟨XᵀD, G⟩), each (m, uses, gates), for the m losses in the group's D."""
-    D = group.D
-    xp: Any = library_of(D)
-    (m, B, width), gates, uses = D.shape, group.gates, len(group.uses)
-    w = width // gates
-    kernels = xp.stack([use.kernel(s, s, D).reshape(B * B) for use in group.uses], axis=1)
-    XG = [use.times(s, G[use.parameter][..., use.start : use.start + width], B) for use in group.uses]
-    XG = xp.stack(XG, axis=-1).astype(xp.float64)  # (B, gates · w, uses)
-    XG = XG.reshape(B, gates, w, uses).transpose(1, 0, 2, 3).reshape(gates, B * w, uses)
-    squares, dots = [], []
-    at_once = max(1, CHUNK // max(B * width, B * B * gates))
-    for a in range(0, m, at_once):
-        part = D[a : a + at_once]
-        n = len(part)
-        by_gate = xp.empty((gates, n, B, w))
-        by_gate[...] = part.reshape(n, B, gates, w).transpose(2, 0, 1, 3)
-        outer = xp.matmul(by_gate, by_gate.transpose(0, 1, 3, 2)).reshape(gates, n, B * B)
-        squares.append(xp.maximum(outer @ kernels, 0).transpose(1, 2, 0))
-        dots.append(xp.matmul(by_gate.reshape(gates, n, B * w), XG).transpose(1, 2, 0))
-    return to_numpy(xp.concatenate(squares)), to_numpy(xp.concatenate(dots))
+class _Measure:
+    """‖XᵀD‖² and ⟨XᵀD, G⟩ of a group at one step after the other; its buffers serve them all."""
+
+    def __init__(self, group: Group, G: Gradients, B: int):
+        self.group, self.B = group, B
+        self.xp: Any = library_of(next(iter(G.values())))
+        self.XG = [use.times(G[use.parameter][..., use.start : use.start + group.width]) for use in group.uses]
+        self.at_once = max(1, CHUNK // max(B * group.width, B * B * group.gates))
+        self.D = self.xp.empty(self.at_once * B * group.width)
+        self.outer = self.xp.empty(self.at_once * B * B * group.gates)
+
+    def __call__(self, s: int) -> np.ndarray:
+        """(2, m, uses, gates), for the m losses in the group's D at step s."""
+        xp, D, B, gates, uses = self.xp, self.group.D, self.B, self.group.gates, len(self.group.uses)
+        m, w = len(D), self.group.width // gates
+        kernels = xp.empty((B, B, uses))
+        XG = xp.empty((gates, B, w, uses))
+        for u, (use, times) in enumerate(zip(self.group.uses, self.XG)):
+            kernels[..., u] = use.kernel(s, s)
+            XG[..., u] = times(s).reshape(-1, gates, w).transpose(1, 0, 2)
+        kernels, XG = kernels.reshape(B * B, uses), XG.reshape(gates, B * w, uses)
+        figures = xp.empty((2, gates, m, uses))
+        for a in range(0, m, self.at_once):
+            n = min(self.at_once, m - a)
+            by_gate = self.D[: gates * n * B * w].reshape(gates, n, B, w)
+            outer = self.outer[: gates * n * B * B].reshape(gates, n, B, B)
+            by_gate[...] = D[a : a + n].reshape(n, B, gates, w).transpose(2, 0, 1, 3)
+            xp.matmul(by_gate, by_gate.transpose(0, 1, 3, 2), out=outer)
+            figures[0, :, a : a + n] = xp.maximum(outer.reshape(gates, n, B * B) @ kernels, 0)
+            figures[1, :, a : a + n] = xp.matmul(by_gate.reshape(gates, n, B * w), XG)
+        return to_numpy(figures).transpose(0, 2, 3, 1)
 
 
 # --- the layers ------------------------------------------------------------------------------------------------
@@ -253,7 +264,7 @@ def _forward(model: Any, flat: list[Any], x: Any, given: list[Any], real: Any, r
         local = {name: names[id(p)] for name, p in layer.named_parameters()}
         x = x if real is None else fill_padding(x, real)
         if type(layer) is Embedding:
-            made.append(EmbeddingBack(x, local))
+            made.append(EmbeddingBack(layer, x, local))
             x = layer.W.value[x]
             continue
         x = x.astype(home.dtype, copy=False)

@@ -9,9 +9,11 @@ pair of steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..backend import Array, library_of
 from .explicit import Saved, over_time, rows
@@ -31,20 +33,21 @@ class Use:
     start: int
     X: Array
 
-    def kernel(self, s: int, other: int, like: Array) -> Array:
-        """X_s @ X_otherᵀ, (B, B) in float64: ⟨XᵀD, X'ᵀD'⟩ = ⟨D, X X'ᵀ D'⟩."""
-        xp, B = library_of(like), like.shape[-2]
+    def kernel(self, s: int, other: int) -> Array:
+        """X_s @ X_otherᵀ in float64, (B, B) or a number: ⟨XᵀD, X'ᵀD'⟩ = ⟨D, X X'ᵀ D'⟩."""
         if self.X is None:
-            return xp.ones((B, B))
+            return 1.0
         if self.X.ndim == 2:
-            return (self.X[s][:, None] == self.X[other]).astype(xp.float64)
-        return self.X[s].astype(xp.float64) @ self.X[other].astype(xp.float64).T
+            return (self.X[s][:, None] == self.X[other]).astype(np.float64)
+        return self.X[s].astype(np.float64) @ self.X[other].astype(np.float64).T
 
-    def times(self, s: int, G: Array, B: int) -> Array:
-        """X_s @ G, (B, w): ⟨XᵀD, G⟩ = ⟨D, X G⟩."""
+    def times(self, G: Array) -> Callable[[int], Array]:
+        """s → X_s @ G, (B, w) or (w,): ⟨XᵀD, G⟩ = ⟨D, X G⟩. G: the columns of the parameter that are used."""
         if self.X is None:
-            return library_of(G).broadcast_to(G, (B, *G.shape))
-        return G[self.X[s]] if self.X.ndim == 2 else self.X[s] @ G
+            return lambda s: G
+        if self.X.ndim == 2:
+            return lambda s: G[self.X[s]]
+        return (self.X @ G).__getitem__
 
     def add_gradient(self, E: Array, to: Array) -> None:
         """to += Σ_t X_tᵀ @ E_t, E (T, B, w)."""
@@ -59,9 +62,10 @@ class Use:
 
 @dataclass
 class Group:
-    """Uses that share their D, (n, B, w): the adjoints after the last `back`, in `gates` blocks of columns."""
+    """Uses that share their D, (n, B, width): the adjoints after the last `back`, in `gates` blocks of columns."""
 
     uses: tuple[Use, ...]
+    width: int
     gates: int = 1
     D: Array = field(default=None)
 
@@ -114,7 +118,7 @@ class RNNBack(CellBack):
         k = slopes[cell.nonlinearity]()
         self.k = _real_only(s, k)
         h_prev = s.all_before(0)
-        self.groups = [Group((self.use("W_x", 0, s.x), self.use("W_h", 0, h_prev), self.use("b", 0, None)))]
+        self.groups = [Group((self.use("W_x", 0, s.x), self.use("W_h", 0, h_prev), self.use("b", 0, None)), cell.H)]
 
     def step(self, t: int, d: list[Array], wanted: bool) -> Array | None:
         (dh,), s, (group,) = d, self.s, self.groups
@@ -132,20 +136,23 @@ class LSTMBack(CellBack):
         cell._local_derivatives(s, s.all_before(1), self.k, self.k_c, slice(None))
         self.f = cell.by_gate(s.A)["f"]
         uses = (self.use("W_x", 0, s.x), self.use("W_h", 0, s.all_before(0)), self.use("b", 0, None))
-        self.groups = [Group(uses, gates=4)]
+        self.groups = [Group(uses, 4 * cell.H, gates=4)]
         self.dz, self.W_hT = s.xp.empty_like(s.A), s.xp.ascontiguousarray(s.W_h.T)
+        self.part, self.dx = s.xp.empty_like(self.d[0]), s.xp.empty_like(s.x)
 
     def step(self, t: int, d: list[Array], wanted: bool) -> Array | None:
         (dh, dc), s, (group,) = d, self.s, self.groups
         xp, n, B, H = s.xp, len(dh), s.B, self.cell.H
         dz = group.D = self.dz[:n]
         gates, k = dz.reshape(n, B, 4, H), self.k[t].reshape(B, 4, H)
-        dc += dh * self.k_c[t]
+        dc += xp.multiply(dh, self.k_c[t], out=self.part[:n])
         xp.multiply(dc[:, :, None], k[:, :3], out=gates[:, :, :3])
         xp.multiply(dh, k[:, 3], out=gates[:, :, 3])
         xp.matmul(rows(dz), self.W_hT, out=rows(dh))
         dc *= self.f[t]
-        return (rows(dz) @ s.W_x.T).reshape(n, B, -1) if wanted else None
+        if wanted:
+            xp.matmul(rows(dz), s.W_x.T, out=rows(self.dx[:n]))
+        return self.dx[:n] if wanted else None
 
 
 class GRUBack(CellBack):
@@ -162,12 +169,13 @@ class GRUBack(CellBack):
             self.k = xp.empty((s.T, s.B, 3 * H), dtype=s.n.dtype)  # of r, z and u
             cell._local_derivatives(s, h_prev, self.k, self.k_n, slice(None))
             u = (self.use("W_h", 2 * H, h_prev), self.use("b_hn", 0, None))
-            self.groups = [Group(x_rz, gates=2), Group(x_n), Group(u)]
+            self.groups = [Group(x_rz, 2 * H, gates=2), Group(x_n, H), Group(u, H)]
         else:
             self.k_r = h_prev * (self.r * (1 - self.r))
             self.k_z = _real_only(s, (h_prev - s.n) * (self.z * (1 - self.z)))
             self.k_n[...] = _real_only(s, (1 - self.z) * (1 - s.n * s.n))
-            self.groups = [Group(x_rz, gates=2), Group((*x_n, self.use("W_h", 2 * H, self.r * h_prev)))]
+            n = (*x_n, self.use("W_h", 2 * H, self.r * h_prev))
+            self.groups = [Group(x_rz, 2 * H, gates=2), Group(n, H)]
 
     def step(self, t: int, d: list[Array], wanted: bool) -> Array | None:
         (dh,), s, H = d, self.s, self.cell.H
