@@ -13,6 +13,8 @@ from .check import GradientCheck, GradientError, check_gradient
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
+from .derivation import Derivation
+from .derive import derive
 from .gradients import Gradients
 from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse

@@ -89,7 +89,10 @@ def _step_by_step(
                 state = cut(state)
             if resets is not None and resets[t].any():
                 state = _choose(resets_here[t], zero, state)
+            first = tape.slots if tape else 0
             out, new = _step(cell, steps[t], state, form, shapes)
+            if tape:
+                tape.called(cell, steps[t], state, first, *[None if f is None else f[t] for f in flags])
             padded = real is not None and not real[t].all()
             state = _choose(real_here[t], new, state) if padded else new
             outputs.append(ops.where(_rows(real_here[t], out), out, 0) if padded else out)
