@@ -131,4 +131,9 @@ class Backflow:
                             slot = self.of(record.inputs[k])  # type: ignore[arg-type]
                             key = i if tag is None and slot == goal else tag
                             wide[slot][key] = wide[slot][key] + parts[k] if key in wide[slot] else parts[k]
-        return {i: part for i, part in sorted(wide[goal].items(), key=lambda item: -(len(self.places) if item[0] is None else item[0]))}
+        return {
+            i: part
+            for i, part in sorted(
+                wide[goal].items(), key=lambda item: -(len(self.places) if item[0] is None else item[0])
+            )
+        }

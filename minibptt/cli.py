@@ -1,4 +1,4 @@
-"""The command `minibptt`: compare, doctor. A user's mistake ends in one line and exit code 2."""
+"""The command `minibptt`: compare, derive, doctor. A user's mistake ends in one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .backend import BACKENDS, BackendError, backend_report, to_backend, use_backend
+from .commands import derive as derive_command
 from .compare import compare
 from .layers import Embedding, Linear, Sequential
 from .listing import can_print, printable
@@ -117,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, default=Path("minibptt-compare"), metavar="DIR",
                      help="folder for the figure and the numbers (default: minibptt-compare)")  # fmt: skip
     sub.set_defaults(run=run_compare)
+
+    derive_command.add(commands)
 
     sub = commands.add_parser("doctor", help="what is installed and which backends work")
     sub.set_defaults(run=run_doctor)

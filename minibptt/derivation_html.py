@@ -19,11 +19,13 @@ _STYLE = """<style>
 .minibptt-derivation { font: 14px/1.6 system-ui, sans-serif; max-width: 100%; overflow-x: auto; }
 .minibptt-derivation table { border-collapse: collapse; margin: .2em 0 .6em 1em; background: transparent; }
 .minibptt-derivation th, .minibptt-derivation td { border: 0; padding: .1em .4em; vertical-align: top;
-  text-align: left; font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; background: transparent; color: inherit; }
+  text-align: left; font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace;
+  background: transparent; color: inherit; }
 .minibptt-derivation th { text-align: right; white-space: nowrap; font-weight: normal; }
 .minibptt-derivation tr.term th, .minibptt-derivation tr.term td { font-weight: bold; }
 .minibptt-derivation tr.where th, .minibptt-derivation tr.where td, .minibptt-derivation .aside { opacity: .8; }
-.minibptt-derivation tr.cut { outline: 1px dashed currentColor; background: rgba(214, 94, 0, .16); }
+.minibptt-derivation tr.cut, .minibptt-derivation tr.mended { outline: 1px dashed currentColor; }
+.minibptt-derivation tr.cut { background: rgba(214, 94, 0, .16); }
 .minibptt-derivation summary { cursor: pointer; font-weight: bold; }
 .minibptt-derivation summary .aside { font-weight: normal; }
 .minibptt-derivation .pair { display: flex; flex-wrap: wrap; gap: 0 2em; }
@@ -35,7 +37,8 @@ _STYLE = """<style>
 
 def fragment(d: Any) -> str:
     """For a notebook."""
-    head = f"<p><strong>{_shown(d.title)}</strong>, from the last step back. {_shown(_loss(d))}. {_shown(d.cuts_in_words)}.</p>"
+    said = f"{_loss(d)}. {d.cuts_in_words}."
+    head = f"<p><strong>{_shown(d.title)}</strong>, from the last step back. {_shown(said)}</p>"
     blocks = [_folded(b, _summary(b), _table(b)) for b in some(d.blocks, 60)]
     leading = [_table_of(d.leading, "before the tape")] if d.leading else []
     return _wrapped([head, *blocks, *leading, f"<p><strong>{_shown(closing(d))}</strong></p>"])
@@ -46,8 +49,7 @@ def pair(left: Any, right: Any, titles: tuple[str, str]) -> str:
     head = f"<p><strong>{_shown(left.title)}</strong>, from the last step back. {_shown(_loss(left))}.</p>"
     rows = [_side_by_side(*[f"<p><strong>{_shown(t)}</strong></p>" for t in titles])]
     for a, b in zip(some(left.blocks, 60), some(right.blocks, 60)):
-        both = [f"{_table(x)}<p class='aside'>{_shown(_total(x))}</p>" for x in (a, b)]
-        rows.append(_folded(a, "", _side_by_side(*both)))
+        rows.append(_folded(a, "", _side_by_side(_table(a), _table(b))))
     rows.append(_side_by_side(*[f"<p><strong>{_shown(closing(d))}</strong></p>" for d in (left, right)]))
     return _wrapped([head, *rows])
 
@@ -103,11 +105,15 @@ def _table_of(lines: Sequence[Line], title: str) -> str:
     if not lines:
         return ""
     rows = [
-        f'<tr class="{line.kind}"><th scope="row">{_shown(text(line.left))}</th>'
+        f'<tr class="{_kind(line)}"><th scope="row">{_shown(text(line.left))}</th>'
         f"<td>{_shown(line.relation)}</td><td>{_shown(_right(line))}</td></tr>"
         for line in lines
     ]
     return f'<table aria-label="{html.escape(title)}">{"".join(rows)}</table>'
+
+
+def _kind(line: Line) -> str:
+    return "mended" if line.kind == "cut" and "✂" not in line.note else line.kind
 
 
 def _right(line: Line) -> str:

@@ -65,7 +65,8 @@ def _letters(name: str) -> str:
             return "\\" + match[2].lower().replace("lamda", "lambda") + " "
         if name.isascii() and name.isalpha():
             return name
-    return rf"\mathrm{{{escaped(name)}}}"
+    plain = name.isascii() and name.replace(".", "").isalnum()
+    return rf"\mathrm{{{name}}}" if plain else rf"\text{{{escaped(name)}}}"
 
 
 def symbol(s: Symbol) -> str:
@@ -128,4 +129,9 @@ def typeset(e: Expr) -> str:
 def _power_of_power(e: Apply, i: int) -> bool:
     """A symbol with a prime, or an adjoint, needs brackets below a power."""
     part = e.args[i]
-    return e.op in ("^", "T") and i == 0 and isinstance(part, Symbol) and bool(part.primes or part.adjoint or "°" in part.name)
+    return (
+        e.op in ("^", "T")
+        and i == 0
+        and isinstance(part, Symbol)
+        and bool(part.primes or part.adjoint or "°" in part.name)
+    )

@@ -95,10 +95,7 @@ def beside(left: Any, right: Any, titles: tuple[str, str], most: int = 40) -> st
     column = (WIDTH - MARGIN - 3) // 2
     out = [*heading(left)[:2], "", _columns(titles[0], titles[1], column)[0], ""]
     for a, b in zip_longest(some(left.blocks, most), some(right.blocks, most)):
-        if isinstance(a, str) or isinstance(b, str) or a is None or b is None:
-            out += [str(a)] if isinstance(a, str) else _block(a or b, (a or b).lines)
-            continue
-        out += _pair(a, b, column)
+        out += _pair(a, b, column) if isinstance(a, Block) and isinstance(b, Block) else [str(a)]
     out += ["", *_columns(closing(left), closing(right), column)]
     return "\n".join(line.rstrip() for line in out)
 
@@ -115,7 +112,10 @@ def _pair(a: Block, b: Block, column: int) -> list[str]:
         if one is not None and (one == other or one.kind in _SHARED):
             out += _set(title, one, width)
         else:
-            texts = ["" if line is None else f"{text(line.left)} {line.relation} {right_side(line, True)}" for line in (one, other)]
+            texts = [
+                "" if line is None else f"{text(line.left)} {line.relation} {right_side(line, True)}"
+                for line in (one, other)
+            ]
             out += _columns(texts[0], texts[1], column, title)
         title = ""
     return out

@@ -7,8 +7,7 @@ time with its numbers put in: w_h·h₂ = 2·18.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,7 +161,7 @@ def inside(e: Apply, i: int) -> bool:
         return (here < outer and not (i == 0 and here == NEGATIVE)) or op in ("·", "/") or (i > 0 and op == "@")
     if e.op in ("T", "^"):
         return here <= outer if e.op == "^" else here < ATOM
-    return here < outer if e.op == "+" or i == 0 and e.op != "neg" else here <= outer
+    return here < outer if e.op == "+" or (i == 0 and e.op != "neg") else here <= outer
 
 
 def without_sign(e: Expr) -> Expr | None:
@@ -204,75 +203,6 @@ def text(e: Expr) -> str:
     if e.op in INFIX:
         return f"{args[0]}{e.op}{args[1]}" if e.op in "·^" else f"{args[0]} {e.op} {args[1]}"
     return f"{e.op}({', '.join(args)})"
-
-
-# --- from text ---------------------------------------------------------------------------------------------------
-
-_TOKEN = re.compile(r"\s*(\d+\.?\d*|½|[A-Za-zΣ]+|[-+−·/^@()=<>²ᵀ])")
-
-
-def parse(line: str, names: Mapping[str, Expr]) -> Expr | None:
-    """A formula read from text, with the trees of `names` in the place of the names; None for what is no formula."""
-    tokens: list[str] = []
-    at = 0
-    while at < len(line.rstrip()):
-        match = _TOKEN.match(line, at)
-        if not match:
-            return None
-        tokens.append(match[1])
-        at = match.end()
-    reader = _Reader(tokens, names)
-    try:
-        found = reader.sum(0)
-    except (LookupError, ValueError):
-        return None
-    return None if reader.tokens else found
-
-
-class _Reader:
-    """Reads by operator precedence; LookupError for what it does not know."""
-
-    def __init__(self, tokens: list[str], names: Mapping[str, Expr]):
-        self.tokens, self.names = tokens, names
-
-    def sum(self, least: int) -> Expr:
-        left = self.atom()
-        while self.tokens and self.tokens[0] in INFIX and INFIX[self.tokens[0]] > least:
-            sign = self.tokens.pop(0)
-            right = self.sum(INFIX[sign])
-            left = multiply(left, right) if sign == "·" else Apply(sign, (left, right))
-        return left
-
-    def atom(self) -> Expr:
-        token = self.tokens.pop(0)
-        e: Expr
-        if token == "(":
-            e = self.sum(0)
-            if self.tokens.pop(0) != ")":
-                raise LookupError
-        elif token == "−":
-            return negative(self.sum(NEGATIVE))
-        elif token == "Σ":
-            e = Apply("Σ", (self.sum(NEGATIVE),))
-        elif token in self.names:
-            e = self.names[token]
-        elif token == "½":
-            e = Number(0.5)
-        elif token[0].isdigit():
-            e = Number(float(token))
-        elif token == "exp" and self.tokens and self.tokens[0] != "(":
-            e = Apply("exp", (self.atom(),))
-        elif self.tokens and self.tokens[0] == "(" and token.isalpha():
-            e = Apply(token, (self.atom(),))
-        else:
-            raise LookupError(token)
-        while self.tokens and self.tokens[0] in "²ᵀ":
-            e = Apply("^", (e, Number(2))) if self.tokens.pop(0) == "²" else transposed(e)
-        return e
-
-
-def transposed(e: Expr) -> Expr:
-    return e.args[0] if isinstance(e, Apply) and e.op == "T" else Apply("T", (e,))
 
 
 def words(phrase: Any) -> Expr:

@@ -1,40 +1,27 @@
-"""What the values on a tape are called: by their cell, without asking anybody. Read after tape.py and written.py.
+"""What the values on a tape are called: by their cell, without asking anybody. Read after rehearsal.py and written.py.
 
-Parameters and states carry their names. For what a cell's `step` works out in between, a copy of the cell takes the
-step once more, on a tape of its own, and a trace of that one call sees which local name each value is given. The
-records of both tapes are then laid side by side; where they do not match, values stay without a name. Nothing of this
-happens while a model trains.
+Parameters and states carry their names. For what a cell's `step` works out in between, the records of one call are laid
+beside those of its rehearsal (rehearsal.py); where they do not match, values stay without a name.
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
 import math
-import sys
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from .asking import Call
 from .backend import to_numpy
 from .expressions import Expr, Number, Symbol, size, words
 from .listing import brief
-from .nest import leaves, map_nest
+from .nest import leaves
+from .rehearsal import Name, Rehearsal, argument_of, cell_names, rehearse, states_of
 from .sweep import Record
 from .tape import Tape
-from .tensor import Tensor, tensors
+from .tensor import Tensor
 from .written import formula
 
 LARGEST = 24  # a formula of more parts than this is not written out inside another: its value gets a symbol of its own
-
-
-class Name(NamedTuple):
-    """A name, and how many primes it has."""
-
-    name: str
-    primes: int = 0
 
 
 class Symbols:
@@ -62,12 +49,18 @@ class Symbols:
             if tensor.name is not None:
                 self._call(slot, tensor.name, tensor.steps[1] if tensor.steps and not tensor.is_parameter else None)
         self._note_states()
+        self._better: dict[str, str] = {}  # for the name of a state, what the cell itself calls it
         rehearsed: dict[Any, Any] = {}
         first = [record.outputs[0].slot for record in tape.records]
         for call in tape.calls:
             begin, end = bisect_right(first, call.first), bisect_right(first, call.last)
             self._note_call(call, tape.records[begin:end], rehearsed)
             self._note_choices(call, begin, end)
+        self.names.update(
+            (slot, Name(self._better[name], primes))
+            for slot, (name, primes) in self.names.items()
+            if name in self._better and slot not in tape.leaves
+        )
         for record in tape.records:
             if record.op == "stack" and record.steps and record.steps[0] == 1:
                 self._call(record.outputs[0].slot, f"outputs_{record.layer}" if record.layer else "outputs")
@@ -98,7 +91,9 @@ class Symbols:
         t, records = call.steps[1], self.tape.records
         for start, direction, name, flags in ((begin - 1, -1, "reset", call.resets), (end, 1, "real", call.real)):
             i = start
-            while flags is not None and 0 <= i < len(records) and records[i].op == "where" and records[i].steps == (t, t):
+            while (
+                flags is not None and 0 <= i < len(records) and records[i].op == "where" and records[i].steps == (t, t)
+            ):
                 slot = records[i].outputs[0].slot
                 self.conditions[slot] = Symbol(name, t)
                 if direction > 0 and slot not in self.states:
@@ -122,29 +117,30 @@ class Symbols:
         arguments = [x for x in [call.x, *(h for _, h in leaves(call.state))] if isinstance(x, Tensor)]
         key = (id(call.cell), *(r.op for r in own), *(x.mark is mark for x in arguments))
         if key not in rehearsed:
-            rehearsed[key] = _rehearse(call, mark)
-        x_name, names, bound, played = rehearsed[key] or (_argument(call.cell), *_unknown(call.cell, call.state))
+            rehearsed[key] = rehearse(call, mark)
+        found = rehearsed[key]
+        x_name = found.x if found else argument_of(call.cell)
+        names = found.states if found else states_of(call)
         if isinstance(call.x, Tensor) and call.x.mark is mark:
             self._call(call.x.slot, x_name, t)
+        self._better |= dict(zip(cell_names(call), names))
         for name, (_, h) in zip(names, leaves(call.state)):
             if isinstance(h, Tensor) and h.mark is mark:
+                self._values.setdefault(h.slot, h)  # its record may have been dropped by keep_last
                 # Not the state itself where there was a reset: what it made of it.
                 self._call(h.slot, name if call.resets is None or not call.resets.any() else name + "°", t - 1)
-        if played is not None:
-            self._match(call, own, x_name, names, bound, played)
+        if found is not None:
+            self._match(call, own, found)
 
-    def _match(
-        self, call: Call, own: list[Record], x_name: str, names: list[str], bound: dict[int, Name], played: Any
-    ) -> None:
+    def _match(self, call: Call, own: list[Record], found: Rehearsal) -> None:
         """Lay the records of a call beside those of its rehearsal, and take over the names."""
         t, mark = call.steps[1], self.tape.mark
-        records, x_slot, state_slots, parameters = played
-        real: dict[int, int] = {slot: self.tape._parameters[key][1] for slot, key in parameters.items()
+        real: dict[int, int] = {slot: self.tape._parameters[key][1] for slot, key in found.parameters.items()
                                 if key in self.tape._parameters}  # fmt: skip
         constant: dict[int, Expr] = {}
-        given = [(x_slot, call.x, Symbol(x_name, t, value=_single(call.x)))]
-        for slot, name, (_, h) in zip(state_slots, names, leaves(call.state)):
-            given.append((slot, h, Symbol(name, t - 1, value=_single(h))))
+        given = [(found.x_slot, call.x, Symbol(found.x, t, value=_single(call.x)))]
+        for slot, state, (_, h) in zip(found.state_slots, found.states, leaves(call.state)):
+            given.append((slot, h, Symbol(state, t - 1, value=_single(h))))
         for slot, thing, symbol in given:
             if slot is None or slot in real:
                 continue
@@ -155,7 +151,7 @@ class Symbols:
         names_found: list[tuple[int, Name]] = []
         constants_found: dict[tuple[int, int], Expr] = {}
         remaining = iter(own)
-        for record in records:
+        for record in found.records:
             known = [s is None or s in constant for s in record.inputs]
             if all(known):
                 args = self._arguments(record, constant)
@@ -165,16 +161,16 @@ class Symbols:
             mine = next(remaining, None)
             if mine is None or mine.op != record.op or len(mine.inputs) != len(record.inputs):
                 return
-            if any(b is not None if const else b is None or b != real.get(a, b)
-                   for a, b, const in zip(record.inputs, mine.inputs, known)):  # fmt: skip
-                return
+            for theirs, ours, const in zip(record.inputs, mine.inputs, known):
+                if const != (ours is None) or (theirs in real and ours != real[theirs]):
+                    return
             for i, slot in enumerate(record.inputs):
                 if slot in constant:
                     constants_found[mine.outputs[0].slot, i] = constant[slot]
-            for out, ours in zip(record.outputs, mine.outputs):
-                real[out.slot] = ours.slot
-                if out.slot in bound:
-                    names_found.append((ours.slot, bound[out.slot]))
+            for out, same in zip(record.outputs, mine.outputs):
+                real[out.slot] = same.slot
+                if out.slot in found.bound:
+                    names_found.append((same.slot, found.bound[out.slot]))
         if next(remaining, None) is None:
             self._constants |= constants_found
             for slot, name in names_found:
@@ -217,7 +213,7 @@ class Symbols:
                 literal = next(constants)
                 shapes.append(literal if isinstance(literal, tuple) else getattr(literal, "shape", ()))
             else:
-                shapes.append(self._values[slot].shape)
+                shapes.append(self._values[slot].shape if slot in self._values else ())  # () where it was dropped
         return shapes
 
     def op(self, record: Record) -> str:
@@ -257,96 +253,3 @@ def _single(value: Any) -> float | None:
     if getattr(value, "size", 0) != 1 or value.dtype.kind not in "fiub":
         return None
     return float(to_numpy(value).reshape(-1)[0])
-
-
-def _argument(cell: Any) -> str:
-    code = getattr(getattr(type(cell).step, "__wrapped__", type(cell).step), "__code__", None)
-    names = code.co_varnames[1 : code.co_argcount] if code else ()
-    return names[0] if names else "x"
-
-
-def _unknown(cell: Any, state: Any) -> tuple[list[str], dict[int, Name], None]:
-    try:
-        return cell.names_of(state), {}, None
-    except (TypeError, ValueError):
-        return ["h" for _ in leaves(state)], {}, None
-
-
-def _rehearse(call: Call, mark: object) -> tuple[str, list[str], dict[int, Name], Any] | None:
-    """Take the step once more and see what it calls its values; None where that cannot be done.
-
-    First with everything on the tape, so that x_t and h₀ can be told from other constants; where the cell does not
-    take x as a tensor, with what was on the tape in the first place.
-    """
-    for everything in (True, False):
-        with contextlib.suppress(Exception):
-            return _rehearsed(call, mark, everything)
-    return None
-
-
-def _rehearsed(call: Call, mark: object, everything: bool) -> tuple[str, list[str], dict[int, Name], Any]:
-    shared = {id(p): p for p in call.cell.parameters().values()}
-    cell = copy.deepcopy(call.cell, dict(shared))  # its generators and counters stay as they are
-    tape = Tape()
-
-    def on_tape(thing: Any, watched: bool) -> Any:
-        value = getattr(thing, "value", thing)
-        if getattr(thing, "is_parameter", False) or not watched or value.dtype.kind not in "fc":
-            return thing if getattr(thing, "is_parameter", False) or not isinstance(thing, Tensor) else Tensor(value)
-        return tape.watch(Tensor(value, None, getattr(thing, "weak", True)))
-
-    bindings: list[tuple[str, int]] = []
-    with tape, tape.at(call.steps[1], layer=call.layer), contextlib.redirect_stdout(io.StringIO()):
-        is_x = isinstance(call.x, Tensor) and call.x.mark is mark
-        x = on_tape(call.x, everything or is_x)
-        state = map_nest(lambda h: on_tape(h, everything or h.mark is mark), tensors(call.state))
-        before = tape.slots
-        with _watching(cell, tape, bindings):
-            cell.step(x, state)
-    bindings = [(name, slot) for name, slot in bindings if slot > before]
-    parameters = {slot: id(p) for slot, p in tape.leaves.items() if p.is_parameter}
-
-    def slot_of(thing: Any) -> int | None:
-        return thing.slot if isinstance(thing, Tensor) and thing.mark is tape.mark else None
-
-    played = (tape.records, slot_of(x), [slot_of(h) for _, h in leaves(state)], parameters)
-    names, bound, _ = _unknown(cell, state)
-    return _argument(cell), names, bound | dict(_primed(bindings)), played
-
-
-def _primed(bindings: list[tuple[str, int]]) -> Iterator[tuple[int, Name]]:
-    """The first name of each slot. Where one name is given to several in turn, the last one is plain."""
-    first: dict[int, str] = {}
-    for name, slot in bindings:
-        first.setdefault(slot, name)
-    times: dict[str, int] = {}
-    for slot in reversed(first):
-        name = first[slot]
-        yield slot, Name(name, times.get(name, 0))
-        times[name] = times.get(name, 0) + 1
-
-
-@contextlib.contextmanager
-def _watching(cell: Any, tape: Tape, bindings: list[tuple[str, int]]) -> Iterator[None]:
-    """Inside, each tensor of `tape` that becomes a local variable of `cell.step` is noted, with its name."""
-    seen: dict[str, int] = {}
-
-    def at_each_line(frame: Any, event: str, _: Any) -> Any:
-        for name, value in frame.f_locals.items():
-            if type(value) is Tensor and value.mark is tape.mark and seen.get(name) != value.slot:
-                seen[name] = value.slot
-                bindings.append((name, value.slot))
-        return at_each_line
-
-    def at_each_call(frame: Any, event: str, _: Any) -> Any:
-        code = frame.f_code
-        if code.co_name != "step" and not code.co_name.startswith("<lambda"):
-            return None
-        return at_each_line if any(value is cell for value in frame.f_locals.values()) else None
-
-    outer = sys.gettrace()
-    sys.settrace(at_each_call)
-    try:
-        yield
-    finally:
-        sys.settrace(outer)

@@ -36,8 +36,8 @@ class Tape(Questions):
     """Records operations while it is open: `with mb.Tape() as tape:`.
 
     records: the operations in order. leaves: the parameters and watched tensors, by slot. cuts: where it was
-    cut. calls: the calls of cells by `unroll`, for derivations. Everything on it is released with it. Arrays that are no tensors are held, not copied: to change one in
-    place before the gradient is asked for changes the gradient.
+    cut. calls: the calls of cells by `unroll`, for derivations. Everything on it is released with it. Arrays that
+    are no tensors are held, not copied: to change one in place before the gradient is asked for changes the gradient.
     """
 
     def __init__(self) -> None:

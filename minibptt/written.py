@@ -11,11 +11,11 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .dispatch import OPERATIONS
-from .expressions import ZERO, Apply, Expr, Number, multiply, negative, parse, words
+from .expressions import INFIX, NEGATIVE, ZERO, Apply, Expr, Number, multiply, negative, words
 
 _SIGNS = {"add": "+", "subtract": "−", "multiply": "·", "divide": "/", "power": "^", "matmul": "@"}
 _NAMES = {"sigmoid": "σ", "logsumexp": "log_sum_exp", "abs": "abs"}
@@ -60,12 +60,19 @@ def local(op: str, i: int, args: Sequence[Expr], y: Expr) -> Expr | None:
 
 
 def passed_on(
-    op: str, i: int, args: Sequence[Expr], y: Expr, g: Any, shape: tuple[int, ...], before: tuple[int, ...],
+    op: str,
+    i: int,
+    args: Sequence[Expr],
+    y: Expr,
+    g: Any,
+    shape: tuple[int, ...],
+    before: tuple[int, ...],
     condition: Expr | None = None,
 ) -> Expr:
     """∂L/∂(input i) from g = ∂L/∂y (a tuple of them for an operation with several outputs).
 
-    shape, before: those of y and of input i. condition: of `where`. Where an operand was repeated, its adjoint is the sum Σ over the repeats.
+    shape, before: those of y and of input i. condition: of `where`. Where an operand
+    was repeated, its adjoint is the sum Σ over the repeats.
     """
     if op == "split":
         return Apply("list", tuple(g))
@@ -81,7 +88,11 @@ def passed_on(
         stated = _lines(op).get(("L", names[i])) if i < len(names) else None
         e = parse(stated, dict(zip(names, args)) | {"y": y, "g": g}) if stated else None
         return e if e is not None else Apply(f"{op}ᵀ", (g,))
-    e = multiply(g, factor) if factor is not None else Apply("where", (condition or words("…"), *((g, ZERO) if i == 0 else (ZERO, g))))
+    e = (
+        multiply(g, factor)
+        if factor is not None
+        else Apply("where", (condition or words("…"), *((g, ZERO) if i == 0 else (ZERO, g))))
+    )
     return Apply("Σ", (e,)) if math.prod(before) < math.prod(shape) else e
 
 
@@ -92,3 +103,72 @@ def in_words(op: str) -> str | None:
     text = " ".join((inspect.getdoc(OPERATIONS[op]) or "").split())
     found = re.search(r"(∂\w/∂\w+ = .+?)(?=\.(\s|$))", text)
     return found[1] if found else None
+
+
+# --- formulas from docstrings --------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"\s*(\d+\.?\d*|½|[A-Za-zΣ]+|[-+−·/^@()=<>²ᵀ])")
+
+
+def parse(line: str, names: Mapping[str, Expr]) -> Expr | None:
+    """A formula read from text, with the trees of `names` in the place of the names; None for what is no formula."""
+    tokens: list[str] = []
+    at = 0
+    while at < len(line.rstrip()):
+        match = _TOKEN.match(line, at)
+        if not match:
+            return None
+        tokens.append(match[1])
+        at = match.end()
+    reader = _Reader(tokens, names)
+    try:
+        found = reader.sum(0)
+    except (LookupError, ValueError):
+        return None
+    return None if reader.tokens else found
+
+
+class _Reader:
+    """Reads by operator precedence; LookupError for what it does not know."""
+
+    def __init__(self, tokens: list[str], names: Mapping[str, Expr]):
+        self.tokens, self.names = tokens, names
+
+    def sum(self, least: int) -> Expr:
+        left = self.atom()
+        while self.tokens and self.tokens[0] in INFIX and INFIX[self.tokens[0]] > least:
+            sign = self.tokens.pop(0)
+            right = self.sum(INFIX[sign])
+            left = multiply(left, right) if sign == "·" else Apply(sign, (left, right))
+        return left
+
+    def atom(self) -> Expr:
+        token = self.tokens.pop(0)
+        e: Expr
+        if token == "(":
+            e = self.sum(0)
+            if self.tokens.pop(0) != ")":
+                raise LookupError
+        elif token == "−":
+            return negative(self.sum(NEGATIVE))
+        elif token == "Σ":
+            e = Apply("Σ", (self.sum(NEGATIVE),))
+        elif token in self.names:
+            e = self.names[token]
+        elif token == "½":
+            e = Number(0.5)
+        elif token[0].isdigit():
+            e = Number(float(token))
+        elif token == "exp" and self.tokens and self.tokens[0] != "(":
+            e = Apply("exp", (self.atom(),))
+        elif self.tokens and self.tokens[0] == "(" and token.isalpha():
+            e = Apply(token, (self.atom(),))
+        else:
+            raise LookupError(token)
+        while self.tokens and self.tokens[0] in "²ᵀ":
+            e = Apply("^", (e, Number(2))) if self.tokens.pop(0) == "²" else transposed(e)
+        return e
+
+
+def transposed(e: Expr) -> Expr:
+    return e.args[0] if isinstance(e, Apply) and e.op == "T" else Apply("T", (e,))

@@ -22,8 +22,11 @@ parts passes sequence layers recurrent losses
 truncation cutting
 report compare
 contributions
+expressions written rehearsal symbols backflow formulas
+derivation_lines paper derivation_text derivation_latex derivation_html derivation derive
 plots
 tasks progress
+commands commands.derive
 cli __main__
 """.split()  # noqa: SIM905
 
