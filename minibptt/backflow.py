@@ -6,7 +6,7 @@ step 3, and what each step adds to the gradient of a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .asking import ThroughCuts
@@ -24,18 +24,27 @@ class Place(NamedTuple):
     records: list[Record]
 
 
-def places_of(records: Sequence[Record]) -> Iterator[Place]:
-    """The records of a tape, in order, grouped by the step and layer that they belong to."""
-    place: Place | None = None
-    for record in records:
+def places_of(tape: Tape) -> list[Place]:
+    """The records of a tape, in order, grouped by the step and layer that they belong to.
+
+    What is made of a state when its step is over, such as a loss of the last one, belongs to no step.
+    """
+    places: list[Place] = []
+    key: tuple[int | None, str | None] | None = None
+    for record in tape.records:
         step = record.steps[0] if record.steps is not None and record.steps[0] == record.steps[1] else None
-        if place is None or (place.step, place.layer) != (step, record.layer):
-            if place is not None:
-                yield place
-            place = Place(step, record.layer, [])
-        place.records.append(record)
-    if place is not None:
-        yield place
+        if not places or key != (step, record.layer):
+            key = (step, record.layer)
+            places.append(Place(step, record.layer, []))
+        places[-1].records.append(record)
+    states = {h.slot for state in tape._states for h in (state.tensor, state.kept) if h is not None}
+    seen: set[tuple[int | None, str | None]] = set()
+    for i, place in enumerate(places):
+        outputs = {out.slot for record in place.records for out in record.outputs}
+        if (place.step, place.layer) in seen and states.isdisjoint(outputs):
+            places[i] = place._replace(step=None)
+        seen.add((place.step, place.layer))
+    return places
 
 
 class Backflow:
@@ -57,7 +66,7 @@ class Backflow:
         for cut in tape.cuts:
             if cut.source is not None and self.factors[cut.slot] == 1:
                 self.same[cut.slot] = self.same.get(cut.source, cut.source)
-        self.places = list(places_of(tape.records))
+        self.places = places_of(tape)
         self.place_of = {out.slot: i for i, p in enumerate(self.places) for r in p.records for out in r.outputs}
         here = set() if self.slot is None else {self.of(self.slot)}
         self.goals = here | ({slot for slot, source in self.same.items() if source in here})

@@ -53,6 +53,8 @@ def some(blocks: Sequence[Block], most: int) -> list[Block | str]:
 def wrapped(line: str, indent: int, width: int = WIDTH) -> list[str]:
     """A line in pieces of at most `width`, the later ones indented; not broken inside brackets where that can be."""
     tied, round_, square = "", 0, 0
+    for scissors in ("✂", "8<"):
+        line = line.replace(f"{scissors} ", f"{scissors}\N{NO-BREAK SPACE}")
     for i, character in enumerate(line):
         round_ += (character == "(") - (character == ")")
         square += (character == "[") - (character == "]")

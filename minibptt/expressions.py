@@ -156,7 +156,7 @@ def inside(e: Apply, i: int) -> bool:
     if i and leads_negative(part):
         return True
     if e.op == "·":
-        return (here < outer and not (i == 0 and here == NEGATIVE)) or (i > 0 and op in ("/", "@"))
+        return (here < outer and not (i == 0 and here == NEGATIVE)) or op == "@" or (i > 0 and op == "/")
     if e.op == "@":
         return (here < outer and not (i == 0 and here == NEGATIVE)) or op in ("·", "/") or (i > 0 and op == "@")
     if e.op in ("T", "^"):

@@ -101,7 +101,7 @@ def _rehearsed(call: Call, mark: object, everything: bool) -> Rehearsal:
         state = map_nest(lambda h: on_tape(h, everything or h.mark is mark), tensors(call.state))
         before = tape.slots
         with _watching(cell, tape, bindings):
-            _, after = cell.step(x, state)
+            out, after = cell.step(x, state)
     bindings = [(name, slot) for name, slot in bindings if slot > before]
     parameters = {slot: id(p) for slot, p in tape.leaves.items() if p.is_parameter}
 
@@ -109,6 +109,8 @@ def _rehearsed(call: Call, mark: object, everything: bool) -> Rehearsal:
         return thing.slot if isinstance(thing, Tensor) and thing.mark is tape.mark else None
 
     bound = dict(_primed(bindings))
+    if slot_of(out) is not None:
+        bound.setdefault(slot_of(out), Name("out"))  # type: ignore[arg-type]
     own = [bound[slot_of(h)].name if slot_of(h) in bound else None for _, h in leaves(after)]  # type: ignore[index]
     return Rehearsal(
         argument_of(cell),

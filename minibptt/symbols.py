@@ -98,6 +98,9 @@ class Symbols:
                 self.conditions[slot] = Symbol(name, t)
                 if direction > 0 and slot not in self.states:
                     self._call(slot, "out", t)
+                    of = records[i].inputs[0]
+                    if of is not None and self.names.get(of) == Name("out"):
+                        self.names[of] = Name("out", 1)
                 i += direction
 
     def _note_states(self) -> None:
