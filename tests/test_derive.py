@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from strict_cupy import DeviceArray
 
 import minibptt as mb
@@ -135,6 +137,20 @@ def test_an_initial_state_and_a_watched_input_have_terms_by_step_too(name):
             assert [t.step for t in d.terms] == [1] and np.abs(gradient).max() > 0
             np.testing.assert_allclose(d.total, gradient, rtol=0, atol=1e-13)
     assert "back through" in str(mb.derive(tape, loss, x))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_state_in_the_middle_has_terms_from_the_loss_and_from_the_step_after(name):
+    cell = CELLS[name]()
+    for options in OPTIONS.values():
+        tape, loss = recorded(cell, options)
+        for state in [s for s in tape._states if s.steps == (2, 2)]:
+            for through_cuts in (False, 0.5, True):
+                d = mb.derive(tape, loss, state.tensor, through_cuts=through_cuts)
+                gradient = tape.gradient(loss, state.tensor, through_cuts=through_cuts)
+                np.testing.assert_allclose(sum((t.term for t in d.terms), 0 * gradient), gradient, rtol=0, atol=1e-13)
+                np.testing.assert_allclose(d.total, gradient, rtol=0, atol=1e-13)
+                assert {t.step for t in d.terms} <= {None, 2, 3} and str(d)
 
 
 def test_layers_before_and_after_the_steps_are_told_apart_by_step_or_by_none():
@@ -385,6 +401,33 @@ def test_the_derivative_that_is_shown_is_the_line_of_the_docstring(monkeypatch):
     written._lines.cache_clear()
 
 
+def formulas(depth=3):
+    """Trees of numbers: sums, products, powers, signs."""
+    leaf = st.integers(-4, 4).map(Number)
+    if not depth:
+        return leaf
+    below = formulas(depth - 1)
+    infix = st.tuples(st.sampled_from("+−·/^"), below, below).map(lambda t: Apply(t[0], t[1:]))
+    return leaf | below | infix | below.map(lambda e: Apply("neg", (e,)))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(e=formulas())
+def test_a_formula_has_the_brackets_that_it_needs(e):
+    assume(evaluated(e) is not None and abs(evaluated(e)) < 1e9)
+    code = text(e).replace("−", "-").replace("·", "*").replace("²", "**2").replace("^", "**")
+    assert eval(code) == pytest.approx(evaluated(e), rel=1e-9, abs=1e-9)
+
+
+def test_products_of_matrices_and_of_elements_are_told_apart_by_brackets():
+    g, W, f = Symbol("g"), Symbol("W"), Symbol("f")
+    product = Apply("@", (g, Apply("T", (W,))))
+    assert text(Apply("·", (product, f))) == "(g @ Wᵀ)·f"
+    assert text(Apply("@", (Apply("·", (g, f)), W))) == "(g·f) @ W"
+    assert text(Apply("·", (f, product))) == "f·(g @ Wᵀ)" and text(Apply("+", (product, f))) == "g @ Wᵀ + f"
+    assert text(Apply("T", (Apply("+", (g, f)),))) == "(g + f)ᵀ"
+
+
 # --- the symbols -----------------------------------------------------------------------------------------------
 
 
@@ -545,6 +588,7 @@ def test_the_toy_fits_on_one_screen_cut_mended_and_both():
                  "∂L/∂w_h += ∂L/∂h₃·h₂ = 1·18 = 18", "∂L/∂h₂ ← ∂L/∂h₃·w_h = 1·2 = 2   ✂ dropped (cut before step 3)",
                  "total 23", "padding: h₄ = h₃; nothing is added", "∂L/∂w_h = 0 + 18 + 5 + 0 = 23"):  # fmt: skip
         assert part in str(cut), part
+    assert "∂L/∂h₂ = 1 (loss)\n" in str(cut)
     for part in ("∂L/∂h₂ = 1 (loss) + 2 (step 3) = 3", "to step 2 (cut mended)", "0 + 18 + 15 + 0 = 33"):
         assert part in str(mended), part
     both = str(cut.beside(mended, ("cut", "mended")))
