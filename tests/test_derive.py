@@ -425,6 +425,7 @@ def test_products_of_matrices_and_of_elements_are_told_apart_by_brackets():
     assert text(Apply("·", (product, f))) == "(g @ Wᵀ)·f"
     assert text(Apply("@", (Apply("·", (g, f)), W))) == "(g·f) @ W"
     assert text(Apply("·", (f, product))) == "f·(g @ Wᵀ)" and text(Apply("+", (product, f))) == "g @ Wᵀ + f"
+    assert text(Apply("·", (Number(3), Number(-2)))) == "3·(−2)" and text(Apply("−", (f, Number(-2)))) == "f − (−2)"
     assert text(Apply("T", (Apply("+", (g, f)),))) == "(g + f)ᵀ"
 
 
