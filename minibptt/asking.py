@@ -36,6 +36,23 @@ class State(NamedTuple):
     stacked: bool
 
 
+class Call(NamedTuple):
+    """One call of a cell's `step` by `unroll`: what it was given, and which slots were made while it ran.
+
+    first, last: the slots after `first` up to `last` are its own. real, resets: (B,) on the host, or None.
+    """
+
+    cell: Any
+    x: Any
+    state: Any
+    steps: tuple[int, int]
+    layer: str | None
+    first: int
+    last: int
+    real: Any
+    resets: Any
+
+
 class Questions:
     """A tape that can be asked. What it holds is filled in by `Tape`, which is documented there."""
 
@@ -45,6 +62,7 @@ class Questions:
     mark: object
     _parameters: dict[int, tuple[Parameter, int, Array]]
     _states: list[State]
+    calls: list[Call]
     _trimmed: bool
 
     def slot_of(self, tensor: Tensor) -> int | None:

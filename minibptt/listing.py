@@ -17,7 +17,8 @@ _ASCII = str.maketrans(
     {
         **{sub: plain for plain, sub in zip("0123456789-", "₀₁₂₃₄₅₆₇₈₉₋")},
         "✂": "8<", "·": "*", "−": "-", "–": "-", "—": "-", "…": "...", "∂": "d", "‖": "|", "≤": "<=", "×": "x",
-        "±": "+/-", "←": "<-", "→": "->", "²": "^2", "─": "-", "₋": "-",
+        "±": "+/-", "←": "<-", "→": "->", "²": "^2", "─": "-", "₋": "-", "′": "'", "°": "o", "ᵀ": ".T",
+        "σ": "sigmoid", "Σ": "sum", "½": "1/2", "√": "sqrt", "\N{NO-BREAK SPACE}": " ",
     }
 )  # fmt: skip
 
@@ -36,6 +37,11 @@ def printable(text: str, stream: Any = None) -> str:
     """`text` as it is where the stream can show it, else in ASCII; what has no ASCII form shows as '?'."""
     if can_print(text, stream):
         return text
+    return plain_ascii(text)
+
+
+def plain_ascii(text: str) -> str:
+    """`text` in ASCII; what has no ASCII form shows as '?'."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 

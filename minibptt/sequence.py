@@ -93,7 +93,10 @@ def _step_by_step(
                 state = cut_by_layer(state, layers)
             if resets is not None and resets[t].any():
                 state = choose(resets_here[t], zero, state, layers)
+            first = tape.slots if tape else 0
             out, new = checked_step(cell, steps[t], state, form, shapes)
+            if tape:
+                tape.called(cell, steps[t], state, first, *[None if f is None else f[t] for f in marks])
             padded = real is not None and not real[t].all()
             state = choose(real_here[t], new, state, layers) if padded else new
             outputs.append(ops.where(over_rows(real_here[t], out), out, 0) if padded else out)

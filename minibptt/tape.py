@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
-from .asking import Questions, State, TapeError, changed
+from .asking import Call, Questions, State, TapeError, changed
 from .backend import Array
 from .listing import wengert
 from .nest import leaves, map_nest
@@ -36,14 +36,15 @@ class Tape(Questions):
     """Records operations while it is open: `with mb.Tape() as tape:`.
 
     records: the operations in order. leaves: the parameters and watched tensors, by slot. cuts: where it was
-    cut. Everything on it is released with it. Arrays that are no tensors are held, not copied: to change one in
-    place before the gradient is asked for changes the gradient.
+    cut. calls: the calls of cells by `unroll`, for derivations. Everything on it is released with it. Arrays that
+    are no tensors are held, not copied: to change one in place before the gradient is asked for changes the gradient.
     """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.leaves: dict[int, Tensor] = {}
         self.cuts: list[Cut] = []
+        self.calls: list[Call] = []
         self.mark = object()  # what its tensors carry, so that they know their tape without holding it
         self._parameters: dict[int, tuple[Parameter, int, Array]] = {}  # id → parameter, slot, value then
         self._states: list[State] = []
@@ -217,6 +218,16 @@ class Tape(Questions):
         self.cuts.append(Cut(step, self._layer, source, new))
         return new
 
+    @property
+    def slots(self) -> int:
+        """How many places have been given out so far."""
+        return self._slots
+
+    def called(self, cell: Any, x: Any, state: Any, first: int, real: Any, resets: Any) -> None:
+        """Say that `cell.step` was called with x and state at the step of the clock, after the slot `first`."""
+        assert self._steps is not None
+        self.calls.append(Call(cell, x, state, self._steps, self._layer, first, self._slots, real, resets))
+
     def keep_last(self, steps: int) -> None:
         """Drop the records that are older than the last `steps` steps by the clock.
 
@@ -231,6 +242,7 @@ class Tape(Questions):
         oldest = now - steps + 1
         self.records = [r for r in self.records if r.steps is None or r.steps[1] >= oldest]
         self._states = [s for s in self._states if s.steps[1] >= oldest]
+        self.calls = [c for c in self.calls if c.steps[1] >= oldest]
         self.leaves = {slot: x for slot, x in self.leaves.items() if x.steps is None or x.steps[1] >= oldest - 1}
         kept = self._on_tape()
         self.cuts = [c for c in self.cuts if c.slot in kept]

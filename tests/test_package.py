@@ -24,9 +24,11 @@ streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
+expressions written rehearsal symbols backflow formulas
+derivation_lines paper derivation_text derivation_latex derivation_html derivation derive
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
 data tasks progress
-commands.output commands.arguments commands.compare commands.doctor
+commands commands.output commands.arguments commands.compare commands.derive commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 
