@@ -18,7 +18,7 @@ from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
-from .derivation import Derivation
+from .derivations.derivation import Derivation
 from .derive import derive
 from .gradients import Gradients
 from .history import History, compare_training

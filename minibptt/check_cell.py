@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from . import by_hand
-from .by_hand import Arrays, Case
 from .check import GradientError
-from .expected import CELLS, Right, draw
-from .first_place import Where, first_loss_step, first_place, place
 from .listing import printable
-from .mistakes import backward_mistakes, forward_mistakes
 from .module import Rng, check_size, generator
-from .student import Broken, Contract, Student
+from .students import by_hand
+from .students.by_hand import Arrays, Case
+from .students.contract import Broken, Contract, Student
+from .students.expected import CELLS, Right, draw
+from .students.first_place import Where, first_loss_step, first_place, place
+from .students.mistakes import backward_mistakes, forward_mistakes
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,12 +10,12 @@ from typing import Any
 
 from .asking import TapeError, ThroughCuts
 from .backend import library_of
-from .backflow import Backflow
-from .derivation import Derivation
-from .derivation_lines import Line, Term, shown
-from .expressions import Symbol
-from .paper import Paper, bare_adjoint
-from .symbols import Symbols
+from .derivations.backflow import Backflow
+from .derivations.derivation import Derivation
+from .derivations.expressions import Symbol
+from .derivations.lines import Line, Term, shown
+from .derivations.paper import Paper, bare_adjoint
+from .derivations.symbols import Symbols
 from .tape import Tape
 from .tensor import Tensor
 

@@ -7,10 +7,10 @@ import pytest
 from students import GATES, pair, step_pair
 
 import minibptt as mb
-from minibptt import by_hand
-from minibptt.expected import CELLS, draw, on_the_tape
-from minibptt.mistakes import backward_mistakes, forward_mistakes
-from minibptt.student import Contract
+from minibptt.students import by_hand
+from minibptt.students.contract import Contract
+from minibptt.students.expected import CELLS, draw, on_the_tape
+from minibptt.students.mistakes import backward_mistakes, forward_mistakes
 
 LIKES = list(GATES)
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from strict_cupy import DeviceArray
 
 import minibptt as mb
-from minibptt.backflow import Backflow
 from minibptt.commands.derive import LinearCell
-from minibptt.derivation_lines import Line
-from minibptt.expressions import Apply, Number, Symbol, evaluated, text
+from minibptt.derivations.backflow import Backflow
+from minibptt.derivations.expressions import Apply, Number, Symbol, evaluated, text
+from minibptt.derivations.lines import Line
+from minibptt.derivations.symbols import Symbols
 from minibptt.listing import plain_ascii
-from minibptt.symbols import Symbols
 
 f64 = np.float64
 DETAILS = ["step", "gate", "operation"]
@@ -389,7 +389,7 @@ def _moved(e, a, by):
 
 
 def test_the_derivative_that_is_shown_is_the_line_of_the_docstring(monkeypatch):
-    from minibptt import written
+    from minibptt.derivations import written
     from minibptt.dispatch import OPERATIONS
 
     cell = mb.RNNCell(1, 1, rng=0, dtype=f64)

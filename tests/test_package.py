@@ -19,13 +19,14 @@ sweep asking tape dispatch places ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
-by_hand mistakes student expected first_place check_cell
+students.by_hand students.mistakes students.contract students.expected students.first_place check_cell
 streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
-expressions written rehearsal symbols backflow formulas
-derivation_lines paper derivation_text derivation_latex derivation_html derivation derive
+derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
+derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
+derivations.derivation derive
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
 data tasks progress
 commands commands.output commands.arguments commands.compare commands.derive commands.doctor

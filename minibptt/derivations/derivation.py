@@ -1,14 +1,14 @@
-"""`Derivation`: what `derive` answers, to print, to typeset, and to calculate with. Read after the derivation_*.py."""
+"""`Derivation`: what `derive` answers, to print, to typeset, and to calculate with. Read last in this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import derivation_html, derivation_latex, derivation_text
-from .backend import Array
-from .derivation_lines import Block, Line, Term, shown
+from ..backend import Array
+from . import html, latex, text
 from .expressions import Apply, Expr, Number, Symbol, words
 from .expressions import text as as_text
+from .lines import Block, Line, Term, shown
 
 
 class Derivation:
@@ -65,25 +65,25 @@ class Derivation:
         return [total, shown(self.total)]
 
     def __str__(self) -> str:
-        return derivation_text.plain(self)
+        return text.plain(self)
 
     def __repr__(self) -> str:
         return f"Derivation({as_text(self.wrt_adjoint)}, {len(self.terms)} terms, {self.cuts_in_words})"
 
     def text(self, most: int = 40) -> str:
         """As `print` shows it. most: steps that are shown; of more, the first and the last ones."""
-        return derivation_text.plain(self, most)
+        return text.plain(self, most)
 
     def latex(self) -> str:
         """An align* block, for LaTeX with amsmath."""
-        return derivation_latex.latex(self)
+        return latex.latex(self)
 
     def _repr_html_(self) -> str:
-        return derivation_html.fragment(self)
+        return html.fragment(self)
 
     def html(self) -> str:
         """A page of its own."""
-        return derivation_html.page(self._repr_html_(), self.title)
+        return html.page(self._repr_html_(), self.title)
 
     def beside(self, other: Derivation, titles: tuple[str, str] | None = None) -> Beside:
         """This derivation and another one of the same gradient in two columns, such as cut and mended.
@@ -107,7 +107,7 @@ class Beside:
         self.left, self.right, self.titles = left, right, titles
 
     def __str__(self) -> str:
-        return derivation_text.beside(self.left, self.right, self.titles)
+        return text.beside(self.left, self.right, self.titles)
 
     def __repr__(self) -> str:
         return f"Beside({self.left!r}, {self.right!r})"
@@ -117,8 +117,8 @@ class Beside:
         return f"{self.left.latex()}\n\n{self.right.latex()}"
 
     def _repr_html_(self) -> str:
-        return derivation_html.pair(self.left, self.right, self.titles)
+        return html.pair(self.left, self.right, self.titles)
 
     def html(self) -> str:
         """A page of its own."""
-        return derivation_html.page(self._repr_html_(), self.left.title)
+        return html.page(self._repr_html_(), self.left.title)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .listing import subscript
+from ..listing import subscript
 
 
 class Expr:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .dispatch import OPERATIONS
+from ..dispatch import OPERATIONS
 from .expressions import INFIX, NEGATIVE, ZERO, Apply, Expr, Number, multiply, negative, words
 
 _SIGNS = {"add": "+", "subtract": "−", "multiply": "·", "divide": "/", "power": "^", "matmul": "@"}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..sweep import Cut
 from .backflow import Backflow, Place
-from .derivation_lines import MOST, Block, Line, labelled, shown
 from .expressions import (
     ONE,
     ZERO,
@@ -26,7 +26,7 @@ from .expressions import (
     words,
 )
 from .formulas import LARGEST, Formulas
-from .sweep import Cut
+from .lines import MOST, Block, Line, labelled, shown
 from .symbols import Symbols
 from .written import in_words, local
 

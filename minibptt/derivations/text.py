@@ -1,4 +1,4 @@
-"""A derivation as aligned text, in Unicode or ASCII. Read after derivation_lines.py."""
+"""A derivation as aligned text, in Unicode or ASCII. Read after lines.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from .derivation_lines import Block, Line
+from ..listing import printable
 from .expressions import Number, text
-from .listing import printable
+from .lines import Block, Line
 
 WIDTH, MARGIN = 100, 9
 

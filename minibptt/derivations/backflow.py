@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .asking import ThroughCuts
-from .backend import Array
-from .sweep import Record
-from .tape import Tape
-from .tensor import Tensor
+from ..asking import ThroughCuts
+from ..backend import Array
+from ..sweep import Record
+from ..tape import Tape
+from ..tensor import Tensor
 
 
 class Place(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import to_numpy
+from ..backend import to_numpy
 from .by_hand import GATES, Arrays, Case
 
 

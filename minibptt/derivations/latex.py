@@ -1,4 +1,4 @@
-"""A derivation in LaTeX: one align* block, for the package amsmath. Read after derivation_text.py."""
+"""A derivation in LaTeX: one align* block, for the package amsmath. Read after text.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from .derivation_lines import Line
+from ..listing import plain_ascii
 from .expressions import INFIX, Apply, Expr, Number, Symbol, inside, symbols, text, without_sign
-from .listing import plain_ascii
+from .lines import Line
 
 _SPECIAL = {c: f"\\{c}" for c in "{}_$%&#"} | {"\\": r"\backslash ", "^": r"\hat{}", "~": r"\sim "}
 _FUNCTIONS = {"tanh", "exp", "log", "max", "min"}

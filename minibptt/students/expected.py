@@ -1,4 +1,4 @@
-"""What a hand-written pass should give, from the tape, and how far off it may be. Read after student.py."""
+"""What a hand-written pass should give, from the tape, and how far off it may be. Read after contract.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import use_backend
+from ..cells import GRUCell, LSTMCell, RNNCell
+from ..ops import sum as sum_of
+from ..sequence import unroll
+from ..tape import Tape
+from ..tensor import assign
 from . import by_hand
-from .backend import use_backend
 from .by_hand import GATES, Arrays, Case
-from .cells import GRUCell, LSTMCell, RNNCell
+from .contract import Contract, Student
 from .mistakes import Mistake
-from .ops import sum as sum_of
-from .sequence import unroll
-from .student import Contract, Student
-from .tape import Tape
-from .tensor import assign
 
 CELLS: dict[str, Callable[..., Any]] = {
     "rnn": RNNCell,

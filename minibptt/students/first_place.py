@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .by_hand import GATES, Arrays, Case
+from .contract import Broken, Student
 from .expected import Right
 from .mistakes import gate_name
-from .student import Broken, Student
 
 
 @dataclass(frozen=True)

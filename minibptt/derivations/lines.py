@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .backend import Array, to_numpy
+from ..backend import Array, to_numpy
 from .expressions import Apply, Expr, Number, Symbol, words
 
 MOST = 4  # numbers of an array that are shown; of a larger one, the shape and the norm

@@ -1,4 +1,4 @@
-"""A derivation as HTML: a fragment for a notebook, or a page. Read after derivation_text.py.
+"""A derivation as HTML: a fragment for a notebook, or a page. Read after text.py.
 
 Steps fold (<details>); each line is a row of a table, whose header is its left side. Colours come from the page around
 it, so that it shows in light and in dark.
@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .derivation_lines import Block, Line
-from .derivation_text import closing, right_side, some
 from .expressions import text
+from .lines import Block, Line
+from .text import closing, right_side, some
 
 _STYLE = """<style>
 .minibptt-derivation { font: 14px/1.6 system-ui, sans-serif; max-width: 100%; overflow-x: auto; }

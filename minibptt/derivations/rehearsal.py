@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .asking import Call
-from .nest import leaves, map_nest
-from .sweep import Record
-from .tape import Tape
-from .tensor import Tensor, tensors
+from ..asking import Call
+from ..nest import leaves, map_nest
+from ..sweep import Record
+from ..tape import Tape
+from ..tensor import Tensor, tensors
 
 
 class Name(NamedTuple):

@@ -10,15 +10,15 @@ import math
 from bisect import bisect_right
 from typing import Any
 
-from .asking import Call
-from .backend import to_numpy
+from ..asking import Call
+from ..backend import to_numpy
+from ..listing import brief
+from ..nest import leaves
+from ..sweep import Record
+from ..tape import Tape
+from ..tensor import Tensor
 from .expressions import Expr, Number, Symbol, size, words
-from .listing import brief
-from .nest import leaves
 from .rehearsal import Name, Rehearsal, argument_of, cell_names, rehearse, states_of
-from .sweep import Record
-from .tape import Tape
-from .tensor import Tensor
 from .written import formula
 
 LARGEST = 24  # a formula of more parts than this is not written out inside another: its value gets a symbol of its own
