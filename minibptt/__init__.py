@@ -14,6 +14,7 @@ from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
 from .gradients import Gradients
+from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse
 from .module import Module

@@ -1,4 +1,6 @@
-"""What truncation costs: every schedule against full BPTT, on one model and one batch. Read after cutting.py.
+"""What truncation costs: every schedule against full BPTT, on one model and one batch.
+
+Read after cutting.py and measures.py.
 
 All gradients come from one finely cut tape: the forward pass is recorded once, cut before every step, and each
 schedule says which of the cuts to mend. Full BPTT is the same tape with all cuts mended. Memory and time come
@@ -7,24 +9,28 @@ from a run of each schedule by itself, with a tape that holds one window only.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from .backend import synchronize
 from .cells import buffers
 from .cutting import accumulate, call_loss, owned, refuse_parameters_in_the_loss
 from .gradients import Gradients
-from .module import evaluating
-from .report import MEASURES, Comparison, Row
+from .measures import MEASURES, Judge, RunningNoise
+from .module import Rng, check_size, evaluating
+from .parts import parts_of
+from .report import Comparison, Row
 from .sequence import real_steps, run, sequence_input
 from .tape import Cut, Tape
 from .tensor import Tensor
-from .truncation import Plan, Schedule
+from .truncation import ARTBP, Plan, Schedule
 
 
 def compare(
@@ -38,6 +44,8 @@ def compare(
     lengths: Any = None,
     mask: Any = None,
     resets: Any = None,
+    draws: int = 32,
+    rng: Rng = 0,
     measure: bool = True,
     progress: Callable[[int, int], None] | None = None,
     title: str = "",
@@ -45,11 +53,14 @@ def compare(
 ) -> Comparison:
     """Every schedule against full BPTT, at frozen weights; each is judged over all its offsets.
 
+    The whole gradient is judged, and each parameter and each gate by itself; see measures.py and parts.py.
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
-    is called as loss(outputs, y, mask=…). measure: run each schedule by itself for memory and time too. Dropout is off.
+    is called as loss(outputs, y, mask=…). Dropout is off.
+    draws: how often a schedule that draws its cuts is drawn, from `rng`; with an int all such schedules start from the
+    same random numbers. measure: run each schedule by itself for memory and time too.
     progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
-    ValueError for an empty list of schedules, a loss that is not a finite scalar, and a model whose state cannot be
-    cut; TypeError for what is no schedule.
+    ValueError for an empty list of schedules, draws below 1, a loss that is not a finite scalar, and a model whose
+    state cannot be cut; TypeError for what is no schedule.
     """
     schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     if not schedules:
@@ -57,10 +68,11 @@ def compare(
     for schedule in schedules:
         if not isinstance(schedule, Schedule):
             raise TypeError(f"schedules are made by full() and tbptt(k); found {schedule!r}")
+    check_size("compare", draws=draws)
     x = sequence_input(x)
     T, B = x.shape[:2]
     options = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
-    plans = [schedule.plans(T) for schedule in schedules]
+    plans = [schedule.plans(T, rng, draws) for schedule in schedules]
     total, done = sum(map(len, plans)) + len(plans) * measure, 0
 
     def tick() -> None:
@@ -73,18 +85,33 @@ def compare(
         tape, outputs, value = _finely_cut(model, x, y, loss, state, options)
         loss_value, seeds = value.item(), tape.gradient(value, outputs)
         G = tape.gradient(outputs, model, seed=seeds, through_cuts=True)
-        figures = [
-            [_judge(_by_mending(tape, outputs, seeds, model, plan), G, tick) for plan in offsets] for offsets in plans
-        ]
-        del tape, outputs, value  # so that they are not in the memory that is measured
+        parts = parts_of(model)
+        judge = Judge(G, parts)
         rows = []
-        for schedule, offsets, judged in zip(schedules, plans, figures):
-            values = dict(zip(MEASURES, zip(*judged)))
-            cost: tuple[int | None, float | None] = (None, None)
-            if measure:
-                cost = _cost(partial(accumulate, model, x, seeds, offsets[0], state=state, **options))
+        for schedule, several in zip(schedules, plans):
+            noise, found = RunningNoise(G), []
+            for plan in several:
+                g = _by_mending(tape, outputs, seeds, model, plan)
+                found.append(judge(g))
+                if isinstance(schedule, ARTBP):
+                    noise.add(g)
                 tick()
-            rows.append(Row(schedule, max(plan.longest for plan in offsets), values, *cost))
+            by_part = dict(zip(["", *parts], np.stack(found).T.tolist()))  # by part, measure, plan
+            values = {part: dict(zip(MEASURES, map(tuple, figures))) for part, figures in by_part.items()}
+            rows.append(
+                Row(
+                    schedule,
+                    max(plan.longest for plan in several),
+                    values.pop(""),
+                    by_part=values,
+                    noise=noise.noise() if isinstance(schedule, ARTBP) else None,
+                )
+            )
+        del tape, outputs, value, judge  # so that they are not in the memory that is measured
+        for i, several in enumerate(plans if measure else ()):
+            peak, seconds = _cost(partial(accumulate, model, x, seeds, several[0], state=state, **options))
+            rows[i] = replace(rows[i], peak_bytes=peak, seconds=seconds)
+            tick()
     return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})
 
 
@@ -132,13 +159,6 @@ def _factor_of(factors: Sequence[float]) -> Callable[[Cut], float]:
         return factors[cut.step - 1]
 
     return factor
-
-
-def _judge(g: Gradients, G: Gradients, tick: Callable[[], None]) -> tuple[float, ...]:
-    """The measures of g against full BPTT's gradient G, in the order of MEASURES."""
-    tick()
-    size = G.norm()
-    return g.share(G), g.relative_error(G), g.cosine(G), g.norm() / size if size else math.nan
 
 
 def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int, float]:

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from minibptt import cli
+from minibptt import cli, plots
+from minibptt.commands.arguments import task_of
 
+FILES = [".csv", ".json", ".png", "-parts.csv", "-contributions.png", "-lags.png", "-schemes.png"]
 SMALL = ["compare", "--hidden", "6", "--length", "12", "--batch", "2"]
 
 
@@ -21,11 +24,19 @@ def run(*arguments, **environment):
     )
 
 
-def test_compare_with_no_text_writes_figure_csv_and_json_and_gives_the_same_numbers_again(tmp_path, capsys):
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def files_of(*moments):
+    return {f"{moment}{file}" for moment in moments for file in FILES}
+
+
+def test_compare_with_no_text_writes_figures_csv_and_json_and_gives_the_same_numbers_again(tmp_path, capsys):
     tables = []
     for name in ("one", "two"):
         assert cli.main([*SMALL, "--out", str(tmp_path / name)]) == 0
-        assert sorted(p.name for p in (tmp_path / name).iterdir()) == ["compare.csv", "compare.json", "compare.png"]
+        assert names_in(tmp_path / name) == files_of("compare")
         with open(tmp_path / name / "compare.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         tables.append([{k: v for k, v in r.items() if k not in ("peak_bytes", "seconds")} for r in rows])
@@ -48,7 +59,61 @@ def test_training_first_compares_before_and_after(tmp_path, capsys):
     before, after = (json.loads((out / f"{n}.json").read_text(encoding="utf-8")) for n in ("before", "after"))
     assert after["loss"] < before["loss"] and after["about"]["trained_steps"] == 3
     assert [r["schedule"] for r in after["rows"]] == ["k=2", "k=4", "full"]
-    assert "my text.txt" in capsys.readouterr().out
+    assert "my text.txt" in capsys.readouterr().out and names_in(out) == files_of("before", "after")
+    # Files of an earlier run would look like one set with those of this one; what is not ours stays.
+    (out / "notes.txt").write_text("mine")
+    assert cli.main([*SMALL, "--text", str(text), "--tbptt", "4", "--out", str(out)]) == 0
+    assert names_in(out) == files_of("compare") | {"notes.txt"}
+
+
+def test_every_so_many_training_steps_there_is_a_moment_in_the_history(tmp_path, capsys):
+    options = ["--train-steps", "5", "--every", "2", "--tbptt", "3", "--artbp", ".2", "--draws", "4", "--seed", "3"]
+    assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
+    training = {"training.csv", "training.json", "training.png"}
+    assert names_in(tmp_path) == files_of("before", "after") | training
+    history = json.loads((tmp_path / "training.json").read_text(encoding="utf-8"))
+    assert [m["training_steps"] for m in history["moments"]] == [0, 2, 4, 5]
+    for place, name in ((0, "before"), (-1, "after")):
+        assert history["moments"][place] == {
+            "training_steps": [0, 5][place],
+            **json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")),
+        }
+    assert [len(r["by_offset"]["share"]) for r in history["moments"][1]["rows"]] == [3, 4, 1]
+    out = capsys.readouterr().out
+    assert "Kept share over training" in out and "over 4 draws the mean gradient is off by" in out
+    # The training is the same as without moments in between.
+    assert cli.main([*SMALL, *options[:2], *options[4:], "--out", str(tmp_path)]) == 0
+    assert names_in(tmp_path) == files_of("before", "after")
+    after = json.loads((tmp_path / "after.json").read_text(encoding="utf-8"))
+    assert after["loss"] == history["moments"][-1]["loss"] and after["rows"][0]["seconds"] is not None
+
+
+def test_by_prints_a_table_of_the_parts_too(tmp_path, capsys):
+    options = ["--cell", "gru", "--tbptt", "4", "--by", "gate"]
+    assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
+    table = capsys.readouterr().out.split("Kept share by gate")[1]
+    assert all(f"gate {gate}" in table for gate in "rzn")
+    with open(tmp_path / "compare-parts.csv", encoding="utf-8") as file:
+        rows = {(row["schedule"], row["part"]): row for row in csv.DictReader(file)}
+    assert f"{float(rows['k=4', 'gate z']['share_mean']):.3f}" in table and ("k=4", "1.0.W_h") in rows
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_triangle_shows_the_first_48_steps_and_the_symbols_of_a_single_row(batch, tmp_path, monkeypatch):
+    drawn = []
+    draw = plots.contributions
+    monkeypatch.setattr(plots, "contributions", lambda *a, **k: drawn.append((a, k, draw(*a, **k))) or drawn[-1][2])
+    arguments = ["compare", "--hidden", "5", "--length", "50", "--batch", str(batch), "--tbptt", "7", "--tbptt", "4"]
+    assert cli.main([*arguments, "--artbp", ".1", "--out", str(tmp_path)]) == 0
+    ((c, schedule), keywords, ax), = drawn  # fmt: skip
+    assert c.T == 48 and str(schedule) == "k=7"
+    assert "first 48 of 50 steps" in ax.figure.get_suptitle() and "k=7 keeps" in ax.figure.get_suptitle()
+    task = task_of(cli._parser().parse_args(arguments))
+    x, y = task.sample(batch)
+    expected = ["".join(task.symbols[i] for i in ids[:48, 0]) if batch == 1 else "" for ids in (x, y)]
+    assert [keywords["symbols"], keywords["targets"]] == expected
+    with np.errstate(all="raise"):
+        assert c.share.sum() == pytest.approx(1, rel=1e-5)
 
 
 def test_windows_and_random_cuts_are_compared_too(tmp_path):
@@ -61,7 +126,7 @@ def test_windows_and_random_cuts_are_compared_too(tmp_path):
 
 @pytest.mark.parametrize("task", ["coin", "adding", "copy"])
 def test_compare_runs_on_every_task(task, tmp_path):
-    options = ["--task", task, "--length", "24", "--train-steps", "1", "--tbptt", "3"]
+    options = ["--task", task, "--length", "50", "--train-steps", "1", "--tbptt", "3"]
     assert cli.main([*SMALL, *options, "--out", str(tmp_path)]) == 0
 
 
@@ -79,6 +144,11 @@ BAD = {
     "no rows": (["--batch", "0"], "at least 1"),
     "negative training": (["--train-steps", "-1"], "at least 0"),
     "a rate of nan": (["--lr", "nan"], "positive"),
+    "moments without training": (["--every", "5"], "give --train-steps N"),
+    "a moment after no step": (["--train-steps", "5", "--every", "0"], "at least 1, found 0"),
+    "no draws": (["--draws", "0"], "at least 1, found 0"),
+    "gates of an rnn": (["--by", "gate"], "--cell lstm"),
+    "an unknown part": (["--by", "layer"], "'layer'"),
     "an unknown backend": (["--backend", "tpu"], "unknown backend 'tpu'"),
     "an unknown cell": (["--cell", "elm"], "'elm'"),
     "an unknown task": (["--task", "nonsense"], "nonsense"),
@@ -114,8 +184,6 @@ def test_a_mistake_ends_in_one_line_and_code_2_with_nothing_written(name, tmp_pa
 
 
 def test_a_failure_half_way_leaves_nothing_half_written(tmp_path, monkeypatch, capsys):
-    from minibptt import plots
-
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
@@ -128,7 +196,7 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path, monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "compare", lambda *a, **k: stop())
+    monkeypatch.setattr(cli.compare, "compare", lambda *a, **k: stop())
     assert cli.main([*SMALL, "--out", str(tmp_path)]) == 130
     assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err.strip() == "minibptt: stopped"
 

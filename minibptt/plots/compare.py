@@ -1,27 +1,17 @@
-"""Figures. The only file that knows matplotlib.
-
-Every function takes `ax=None`, returns the Axes (an array of them where a figure has several panels), never
-calls show, and leaves rcParams alone. Colours are those of Okabe and Ito (2008), which colour-blind readers
-can tell apart; markers and line styles carry the same difference in grey.
-"""
+"""What `minibptt.compare` found, as a figure: kept share and relative error against the length of the window."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from textwrap import fill
 from typing import Any
 
-import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from .contributions import Contributions
-from .report import Comparison, Row
-from .truncation import Chunks, Full, Schedule
-
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
+from ..report import Comparison, Row
+from ..truncation import Chunks, Full
+from .style import BLUE, GREEN, GREY, ORANGE
 
 
 def compare(result: Comparison, ax: Any = None) -> Any:
@@ -155,62 +145,3 @@ def _steps_axis(ax: Any, rows: list[Row], T: int) -> None:
     ax.tick_params(labelsize=12)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-
-
-def contributions(c: Contributions, schedule: Schedule | None = None, ax: Any = None, symbols: str = "") -> Any:
-    """The signed shares P[t, s] as a triangle: source step across, loss step down; blue helps, orange hurts.
-
-    schedule: its kept pairs are outlined and what it loses is faded. symbols: one character for each step, along
-    the source axis where there are at most 48. The colours are linear within ±1 % of the largest share and logarithmic
-    beyond; pairs that hurt by more than that carry a minus, for grey print. Returns the Axes.
-    """
-    figure = None
-    if ax is None:
-        figure = Figure(figsize=(9.5, 8), layout="constrained")
-        ax = figure.subplots()
-    most = float(np.abs(c.share).max()) or 1.0
-    below = np.ma.array(c.share, mask=np.triu(np.ones_like(c.share, dtype=bool), 1))
-    colours = LinearSegmentedColormap.from_list("helps and hurts", [ORANGE, "#f7f7f7", BLUE])
-    norm = SymLogNorm(most / 100, vmin=-most, vmax=most)
-    edges = np.arange(c.T + 1) + 0.5
-    mesh = ax.pcolormesh(edges, edges, below, cmap=colours, norm=norm)
-    t, s = np.nonzero(np.tril(c.share) < -most / 100)
-    ax.scatter(s + 1, t + 1, s=(260 / c.T) ** 2, marker="_", color="black", linewidth=0.8)  # a minus, for grey print
-    if schedule is not None:
-        kept = schedule.coverage(c.T) != 0
-        lost = np.ma.array(np.ones_like(c.share), mask=kept | (np.triu(c.share * 0 + 1, 1) != 0))
-        ax.pcolormesh(edges, edges, lost, cmap="gray", vmin=0, vmax=1, alpha=0.6)
-        _outline(ax, kept)
-    ax.set_aspect("equal")
-    ax.set_xlim(0.5, c.T + 0.5)
-    ax.set_ylim(c.T + 0.5, 0.5)
-    if symbols and c.T <= 48:
-        names = [repr(symbol)[1:-1] if symbol.isspace() else symbol for symbol in symbols[: c.T]]
-        for label in ax.set_xticks(range(1, len(names) + 1), names) and ax.get_xticklabels():
-            label.set_parse_math(False)  # a $ is a $
-    ax.set_xlabel("source step s, where the parameters are used", fontsize=14)
-    ax.set_ylabel("loss step t", fontsize=14)
-    kept_share = f": {schedule} keeps {c.kept_share(schedule):.2f}" if schedule is not None else ""
-    ax.set_title(f"Share of the gradient by pair of steps{kept_share}", fontsize=15)
-    bar = ax.figure.colorbar(mesh, ax=ax, shrink=0.8)
-    bar.set_label("signed share P[t, s]  (blue helps, orange with a minus hurts)", fontsize=13)
-    return ax
-
-
-def _outline(ax: Any, kept: Any) -> None:
-    """A line around the pairs that are kept."""
-    T = len(kept)
-    padded = np.zeros((T + 2, T + 2), dtype=bool)
-    padded[1:-1, 1:-1] = kept
-    for t, s in zip(*np.nonzero(padded[:, 1:] != padded[:, :-1])):
-        ax.plot([s + 0.5, s + 0.5], [t - 0.5, t + 0.5], color="black", linewidth=1.4)
-    for t, s in zip(*np.nonzero(padded[1:] != padded[:-1])):
-        ax.plot([s - 0.5, s + 0.5], [t + 0.5, t + 0.5], color="black", linewidth=1.4)
-
-
-def save(ax: Any, path: Any, dpi: int = 150) -> None:
-    """Write the figure that `ax` (an Axes or an array of them) belongs to."""
-    first = ax if hasattr(ax, "figure") else ax[0]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
-        first.figure.savefig(path, dpi=dpi)

@@ -1,0 +1,67 @@
+"""What commands write: lines that any terminal can show, and a folder that is written as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from ..listing import printable
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print in what the terminal can show; a reader who has closed the pipe does not stop the work."""
+    try:
+        print(printable(text), end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def shown(path: Any) -> str:
+    """A path as text that can be written anywhere, whatever bytes the file's name has."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def version(package: str) -> str:
+    try:
+        return installed(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@contextlib.contextmanager
+def output_folder(out: Path, own: Collection[str]) -> Iterator[Path]:
+    """A folder to write into; what it holds is moved to `out` at the end, and only if all went well.
+
+    own: every file name that the command may write; those that an earlier run left and this one did not write are
+    removed, for they would look like one set with the new ones.
+    """
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"cannot write to the folder {shown(out)}: it is a file. Give a folder")
+    blocked = [name for name in sorted(own) if (out / name).is_dir()]
+    if blocked:
+        raise ValueError(f"cannot write {shown(out / blocked[0])}: a folder of that name is there")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        staging = tempfile.TemporaryDirectory(dir=out, prefix=".unfinished-")
+    except OSError as error:
+        raise ValueError(f"cannot write to the folder {shown(out)}: {error.strerror}") from None
+    try:
+        with staging as name:
+            yield Path(name)
+            new = sorted(path.name for path in Path(name).iterdir())
+            for file in new:
+                os.replace(Path(name) / file, out / file)
+            for stale in set(own) - set(new):
+                (out / stale).unlink(missing_ok=True)
+    finally:
+        for folder in made:  # after a failure: leave no empty folder that was not there before
+            with contextlib.suppress(OSError):
+                folder.rmdir()
