@@ -57,7 +57,8 @@ from .report import Comparison
 from .sequence import unroll
 from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
-from .truncation import artbp, full, tbptt
+from .truncation import artbp, full, recompute, tbptt
+from .updates import updates
 
 __version__ = "0.1.0"
 

@@ -1,24 +1,34 @@
-"""The gradient of a schedule by really cutting the tape: memory is that of one window. Read after truncation.py."""
+"""The gradient of a schedule by really cutting the tape: memory is that of one window. Read after pieces.py.
+
+`by_updates` goes over a sequence update by update; `bptt` adds its answers up at frozen weights, and `updates` in
+updates.py hands them out one by one, so that the weights may move in between.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from . import ops
 from .backend import library_of
+from .given import as_schedule
 from .gradients import Gradients
 from .module import Rng, evaluating
-from .nest import map_nest
-from .sequence import real_steps, run, sequence_input
+from .objective import Known, Objective, OnWhole
+from .objective import call_loss as call_loss
+from .objective import owned as owned
+from .objective import refuse_parameters_in_the_loss as refuse_parameters_in_the_loss
+from .pieces import Pieces
+from .plans import Plan, Update
+from .recomputing import recomputed, refuse_hidden_state
+from .sequence import real_steps, reset_flags, sequence_input
 from .sweep import Cut
-from .tape import Tape, cut, no_tape
-from .tensor import Tensor, tensors
-from .truncation import Plan, Schedule, Update
+from .tape import Tape, cut
+from .tensor import Tensor
+from .truncation import Schedule
 
 
 def bptt(
@@ -26,137 +36,129 @@ def bptt(
     x: Any,
     y: Any,
     loss: Callable[..., Tensor],
-    schedule: Schedule,
+    schedule: Schedule | Any,
     *,
     state: Any = None,
     lengths: Any = None,
     mask: Any = None,
     resets: Any = None,
     rng: Rng = None,
+    dropout: bool = False,
 ) -> Gradients:
     """The gradient of loss(outputs, y) by `schedule`, at frozen weights, by cutting the tape between its updates.
 
-    Each update runs on a tape of its own, so that memory is that of its window. The loss is asked once, on the
-    outputs of the whole sequence: L_t is the slice t of ∂L/∂outputs, so it may be any function of the outputs; with
-    lengths or a mask it is called as loss(outputs, y, mask=…). rng: for a schedule that draws its cuts. Dropout is
-    off. Other arguments as for `unroll`. ValueError for a parameter inside the loss, and for a model that keeps its
-    state to itself.
+    Each update runs on a tape of its own, so that memory is that of its window; `recompute` gives full BPTT in the
+    memory of a segment. The loss is asked once, on the outputs of the whole sequence: L_t is the slice t of
+    ∂L/∂outputs, so it may be any function of the outputs; with lengths or a mask it is called as
+    loss(outputs, y, mask=…). schedule: or an array of weights (T, T) whose rows are products of factors. rng: for a
+    schedule that draws its cuts. dropout: leave it as the model has it; it is off otherwise. Other arguments as for
+    `unroll`. ValueError for weights that no cuts can give, for a parameter inside the loss, and for a model that keeps
+    its state to itself.
     """
-    x = sequence_input(x)
+    schedule, x = as_schedule(schedule), sequence_input(x)
     T, B = x.shape[:2]
-    options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": resets}
-    with evaluating(model):
-        with no_tape():
-            outputs, _ = run(model, x, state, **options)
-        with Tape() as tape:
-            outputs = tape.watch(outputs)
-            total = call_loss(loss, outputs, y, options["mask"])
-        refuse_parameters_in_the_loss(tape, 0)
-        seeds = tape.gradient(total, outputs)
-        del tape, total
-        return accumulate(model, x, seeds, schedule.plan(T, rng), state=state, **options)
+    real = real_steps(T, B, lengths, mask)
+    plan = schedule.plan(T, rng)
+    with nullcontext() if dropout else evaluating(model):
+        pieces = Pieces(model, x, state, real, reset_flags(T, B, resets))
+        return _sum(by_updates(pieces, OnWhole(loss, y, real, T, once=True), plan), model)
 
 
 def realise(
     model: Any, x: Any, seeds: Any, plan: Plan, *, state: Any = None, mask: Any = None, resets: Any = None
 ) -> Iterator[Gradients]:
-    """The gradients of the updates of a plan in turn, each from a tape that holds its own window only.
-
-    seeds: ∂L/∂outputs of the whole sequence. Where windows overlap, each is run again from the state that was stored at
-    its start; where there is a gap between two, the state is carried over it without a tape.
-    """
-    starts = sorted({update.start for update in plan.updates})
-    stored = {0: map_nest(_unless_learnt, tensors(state))}
-
-    def advance(a: int, b: int, before: Any, every: int | None = None) -> tuple[Tensor, Any]:
-        rows = {name: None if flags is None else flags[a:b] for name, flags in (("mask", mask), ("resets", resets))}
-        return run(model, x[a:b], before, **rows, **({} if every is None else {"cut_every": every}))
-
-    for update in plan.updates:
-        a, b = update.start, update.losses.stop
-        if a not in stored:
-            known = max(s for s in stored if s < a)
-            with no_tape():
-                stored[a] = advance(known, a, stored[known])[1]
-        scaled = any(f not in (0, 1) for f in update.factors[a + 1 : b])
-        # The window in pieces, split where another one starts, so that the state there can be stored.
-        pieces = [a, *(s for s in starts if a < s < b), b]
-        with Tape() as tape:
-            here = stored[a] if a == 0 else cut(stored[a])
-            outputs = []
-            for p, q in pairwise(pieces):
-                out, here = advance(p, q, here, 1 if scaled else None)
-                outputs.append(out)
-                stored[q] = here
-            window = outputs[0] if len(outputs) == 1 else ops.concatenate(outputs)
-        if tape.states and here is None and b < plan.T:  # the next window would start from zero, unasked
-            name = type(model).__name__
-            raise ValueError(f"{name} keeps its state to itself: give it zero_state(batch), take the state, return it")
-        yield tape.gradient(
-            window, model, seed=owned(seeds, update, a, b), through_cuts=_factors(update) if scaled else False
-        )
-        del tape, outputs, window
-        stored = {s: h for s, h in stored.items() if s in starts or s == b}
-
-
-def owned(seeds: Any, update: Update, first: int, last: int) -> Any:
-    """∂L/∂outputs of the steps `first` to `last` (not included), with 0 at the losses that the update does not own."""
-    seeds, losses = seeds[first:last], update.losses
-    if (losses.start, losses.stop) == (first, last):
-        return seeds
-    kept = library_of(seeds).zeros_like(seeds)
-    mine = slice(losses.start - first, losses.stop - first)
-    kept[mine] = seeds[mine]
-    return kept
-
-
-def _factors(update: Update) -> Callable[[Cut], float]:
-    """The factor of a cut inside the window of an update that is run in one piece."""
-
-    def factor(cut: Cut) -> float:
-        assert cut.step is not None  # unroll cuts on the clock, which starts at 1 in each window
-        return update.factors[update.start + cut.step - 1]
-
-    return factor
-
-
-def _unless_learnt(h: Any) -> Any:
-    """The initial state has no past here, but a parameter in it learns."""
-    return h if getattr(h, "is_parameter", False) else cut(h)
+    """The gradients of the updates of a plan in turn. seeds: ∂L/∂outputs of the whole sequence."""
+    T, B = x.shape[:2]
+    pieces = Pieces(model, x, state, mask, reset_flags(T, B, resets))
+    return (gradients for _, gradients in by_updates(pieces, Known(seeds), plan))
 
 
 def accumulate(model: Any, x: Any, seeds: Any, plan: Plan, **options: Any) -> Gradients:
     """The sum of the gradients that `realise` gives, added up as they come."""
-    updates = realise(model, x, seeds, plan, **options)
-    total = next(updates)
-    for gradients in updates:
-        total = total + gradients
+    return _sum(((None, gradients) for gradients in realise(model, x, seeds, plan, **options)), model)
+
+
+def by_updates(pieces: Pieces, objective: Objective, plan: Plan) -> Iterator[tuple[Tensor | None, Gradients]]:
+    """(loss, gradients) of the updates of a plan in turn, each from a tape that holds its own window only.
+
+    Where windows overlap, each is run again with the weights as they are now, from the state that was stored at its
+    start, the newest that was seen there. Where there is a gap between two, the state is carried over it without a
+    tape. Nothing is run before it is asked for.
+    """
+    pieces.begin()
+    if objective.whole and not plan.whole:
+        pieces.look_ahead(objective.see, plan.longest)
+    if plan.segments > 1:
+        yield recomputed(pieces, objective, plan)
+        return
+    needed = Counter([update.start for update in plan.updates])
+    for update, inside in zip(plan.updates, _stored_on_the_way(plan.updates)):
+        a, b = update.start, update.losses.stop
+        for s in [*[s for s in inside if s < a], a]:
+            pieces.go_to(s, objective.see)
+        loss, gradients = _one(pieces, objective, update, [a, *[s for s in inside if s > a], b])
+        needed[a] -= 1
+        if not needed[a]:
+            del needed[a]
+        pieces.keep(needed)
+        yield loss, gradients
+    pieces.go_to(plan.T, objective.see)
+
+
+def _one(pieces: Pieces, objective: Objective, update: Update, bounds: list[int]) -> tuple[Tensor | None, Gradients]:
+    """(loss, gradients) of one update. bounds: where its window begins, is to be stored inside, and ends."""
+    a, b, regular = bounds[0], bounds[-1], update.regular
+    stored = pieces.resume(a)
+    with Tape() as tape:
+        here = cut(stored) if a else stored
+        outputs = []
+        for p, q in pairwise(bounds):
+            with tape.shifted(p):
+                if p > a and not regular:
+                    with tape.at(1):
+                        here = cut(here)
+                out, here = pieces.run(p, q, here, None if regular else 1)
+            outputs.append(out)
+            pieces.store(q, here)
+        window = outputs[0] if len(outputs) == 1 else ops.concatenate(outputs)
+    if b < pieces.T:
+        refuse_hidden_state(tape, here, pieces.model)
+    loss, seed = objective.answer(update, window)
+    return loss, tape.gradient(window, pieces.model, seed=seed, through_cuts=False if regular else _factors(update))
+
+
+def _factors(update: Update) -> Callable[[Cut], float]:
+    """The factor of a cut inside the window of an update."""
+
+    def factor(cut: Cut) -> float:
+        assert cut.step is not None  # unroll cuts on the clock
+        return update.factors[cut.step - 1]
+
+    return factor
+
+
+def _stored_on_the_way(updates: tuple[Update, ...]) -> list[list[int]]:
+    """For each update, where later ones start whose state is last seen on the way to its end: in its window, or in the
+    gap before it. What is at its end is stored anyway."""
+    found: list[list[int]] = [[] for _ in updates]
+    ends = [0, *[update.losses.stop for update in updates]]
+    starts = [update.start for update in updates]
+    for later in range(1, len(updates)):
+        s = starts[later]
+        for u in range(later - 1, -1, -1):
+            if s == starts[u] or s >= ends[u + 1]:
+                break  # stored already, or at the end of the way so far or behind it
+            if s > starts[u] or s > ends[u]:
+                found[u].append(s)
+                break
+    return [sorted(set(starts_inside)) for starts_inside in found]
+
+
+def _sum(updates: Iterable[tuple[Tensor | None, Gradients]], model: Any) -> Gradients:
+    total: Gradients | None = None
+    for _, gradients in updates:
+        total = gradients if total is None else total + gradients
+    if total is None:  # no loss is ever reached
+        values = {name: parameter.value for name, parameter in model.named_parameters()}
+        return Gradients({name: library_of(value).zeros_like(value) for name, value in values.items()})
     return total
-
-
-def refuse_parameters_in_the_loss(tape: Tape, recorded: int) -> None:
-    """ValueError where a parameter is used in the records after the first `recorded`, which are those of the loss."""
-    used = {slot for record in tape.records[recorded:] for slot in record.inputs}
-    if any(leaf.is_parameter and slot in used for slot, leaf in tape.leaves.items()):
-        raise ValueError(
-            "a parameter is used inside the loss, where it belongs to no step: a truncation cannot be judged. Make it "
-            "a layer of the model"
-        )
-
-
-def call_loss(loss: Callable[..., Tensor], outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:
-    """loss(outputs, y), or loss(outputs, y, mask=mask) where there is padding. ValueError for what is no scalar."""
-    if not callable(loss):
-        raise TypeError(f"the loss must be a function of (outputs, y), found {type(loss).__name__}")
-    try:
-        value = loss(outputs, y) if mask is None else loss(outputs, y, mask=mask)
-    except TypeError as error:
-        if mask is not None and "'mask'" in str(error):
-            raise TypeError("with lengths or a mask the loss is called as loss(outputs, y, mask=…)") from error
-        raise
-    if not isinstance(value, Tensor) or value.size != 1:
-        found = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"the loss must return a scalar tensor, found {found}")
-    if not math.isfinite(value.item()):
-        raise ValueError(f"the loss is {value.item()}: nothing can be compared")
-    return value

@@ -133,3 +133,20 @@ def evaluating(model: Any) -> Iterator[None]:
     finally:
         for module, training in before:
             module.training = training
+
+
+def generators(model: Any) -> list[np.random.Generator]:
+    """The random generators that the modules of `model` own (those of dropout), each once."""
+    found = [v for module in getattr(model, "modules", list)() for v in vars(module).values()]
+    return list({id(v): v for v in found if isinstance(v, np.random.Generator)}.values())
+
+
+def random_states(owned: list[np.random.Generator]) -> list[Any]:
+    """Where these generators stand, for `restore_random`."""
+    return [one.bit_generator.state for one in owned]
+
+
+def restore_random(owned: list[np.random.Generator], states: list[Any]) -> None:
+    """Put the generators back to where they stood: what they draw next is what they drew then."""
+    for one, state in zip(owned, states):
+        one.bit_generator.state = state

@@ -130,6 +130,11 @@ def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndar
     return None if real is None or real.all() else real
 
 
+def reset_flags(T: int, B: int, resets: Any) -> np.ndarray | None:
+    """Where rows start anew, (T, B) booleans on the host; None for None. ValueError where the shape doesn't fit."""
+    return _flags("resets", resets, T, B)
+
+
 def fill_padding(x: Any, real: np.ndarray) -> Any:
     """x with its padded steps replaced by a real step of their row, so that nothing in the padding is ever seen.
 

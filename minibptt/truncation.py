@@ -1,9 +1,9 @@
 """Truncation schedules: which losses reach back through which boundaries. Independent of any model.
 
-A cut is a factor on the adjoint of the whole state at one time boundary: 0 closes it, 1 leaves it open. A
-schedule's plan for T steps says which updates there are, the loss steps that each owns, and the factor of
-every boundary. At frozen weights the gradient is then Σ w[t, s]·C[t, s], where C[t, s] is what the loss of
-step t asks of the parameters used at step s, and w[t, s] is the product of the factors between s and t.
+A schedule's plan for T steps (plans.py) says which updates there are, the loss steps that each owns, and the factor
+of every boundary, by which the adjoint of the whole state is multiplied on its way back. At frozen weights the
+gradient is then Σ w[t, s]·C[t, s], where C[t, s] is what the loss of step t asks of the parameters used at step s, and
+w[t, s] is the product of the factors between s and t.
 """
 
 from __future__ import annotations
@@ -15,52 +15,8 @@ import numpy as np
 
 from . import tensor
 from .module import Rng, check_size, generator
+from .plans import Factors, Plan, Update
 from .tensor import Tensor
-
-
-@dataclass(frozen=True)
-class Update:
-    """One update of a plan: the losses that it owns and the factor of every boundary.
-
-    losses: a range of time indices, from 0. factors: factors[s] is what the adjoint is multiplied by on its way
-    from step s back to step s − 1; factors[0] stands before the first step, at the initial state.
-    """
-
-    losses: range
-    factors: tuple[float, ...]
-
-    @property
-    def start(self) -> int:
-        """The first step that must be on the tape: the last closed boundary at or before the first loss."""
-        return max((s for s in range(self.losses.start + 1) if self.factors[s] == 0), default=0)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The updates of a schedule over T steps."""
-
-    T: int
-    updates: tuple[Update, ...]
-
-    @property
-    def longest(self) -> int:
-        """The most steps that are on the tape at once."""
-        return max(update.losses.stop - update.start for update in self.updates)
-
-    def coverage(self) -> np.ndarray:
-        """w (T, T): the weight of source step s in the gradient of the loss of step t; 0 above the diagonal."""
-        w = np.zeros((self.T, self.T))
-        for update in self.updates:
-            for t in update.losses:
-                w[t, t] = 1
-                for s in range(t - 1, -1, -1):
-                    w[t, s] = w[t, s + 1] * update.factors[s + 1]
-        return w
-
-    def shared_factors(self) -> tuple[float, ...] | None:
-        """The factors, where one set serves all updates, so that one backward pass gives them all; else None."""
-        factors = {update.factors for update in self.updates}
-        return factors.pop() if len(factors) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -140,7 +96,24 @@ class Full(Schedule):
 
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)
-        return Plan(T, (Update(range(T), (1.0,) * T),))
+        return Plan(T, (Update(range(T), Factors(T)),))
+
+
+@dataclass(frozen=True)
+class Recompute(Schedule):
+    """Full BPTT in little memory: one update, run in segments that are run again on the way back."""
+
+    segments: int | None = None
+
+    def __str__(self) -> str:
+        return f"full, recomputed in {'√T' if self.segments is None else self.segments} segments"
+
+    def plan(self, T: int, rng: Rng = None) -> Plan:
+        check_size("plan", T=T)
+        segments = round(T**0.5) if self.segments is None else self.segments
+        if segments > T:
+            raise ValueError(f"recompute: {segments} segments need at least as many steps, found T = {T}")
+        return Plan(T, Full().plan(T).updates, segments)
 
 
 @dataclass(frozen=True)
@@ -159,7 +132,7 @@ class Chunks(Schedule):
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)
         closed = range(self.offset or self.k, T, self.k)
-        factors = tuple([0.0 if s in closed else 1.0 for s in range(T)])
+        factors = Factors(T, 1.0, tuple([(s, 0.0) for s in closed]))
         starts = [0, *closed]
         ends = [*starts[1:], T]
         return Plan(T, tuple([Update(range(a, b), factors) for a, b in zip(starts, ends)]))
@@ -185,10 +158,10 @@ class Windows(Schedule):
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)
         ends = [*range(self.offset or self.k1, T, self.k1), T]
-        updates = []
+        updates, everything_open = [], Factors(T)
         for before, end in zip([0, *ends], ends):
             start = before if self.k2 == self.k1 else max(0, end - self.k2)  # k2 = k1: chunks, a short tail too
-            factors = tuple([0.0 if s and s == start else 1.0 for s in range(T)])
+            factors = Factors(T, 1.0, ((start, 0.0),)) if start else everything_open
             first = max(start, end - 1 if self.losses == "last" else before)
             updates.append(Update(range(first, end), factors))
         return Plan(T, tuple(updates))
@@ -211,8 +184,8 @@ class ARTBP(Schedule):
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)
         closed = generator(rng).random(T) < self.p_cut
-        factors = (1.0, *[0.0 if c else 1 / (1 - self.p_cut) for c in closed[1:].tolist()])
-        starts = [0, *[s for s in range(1, T) if factors[s] == 0]]
+        starts = [0, *(np.flatnonzero(closed[1:]) + 1).tolist()]
+        factors = Factors(T, 1 / (1 - self.p_cut), ((0, 1.0), *[(s, 0.0) for s in starts[1:]]))
         return Plan(T, tuple([Update(range(a, b), factors) for a, b in zip(starts, [*starts[1:], T])]))
 
     def plans(self, T: int, rng: Rng = 0, draws: int = 32) -> tuple[Plan, ...]:
@@ -257,3 +230,15 @@ def artbp(p_cut: float) -> Schedule:
     if not isinstance(p_cut, int | float) or not 0 <= p_cut < 1:
         raise ValueError(f"artbp: p_cut must be at least 0 and below 1, found {p_cut!r}")
     return ARTBP(float(p_cut))
+
+
+def recompute(segments: int | None = None) -> Schedule:
+    """Full BPTT in little memory: only the states at the segments' ends are kept, and each segment is run again.
+
+    At most two forward passes instead of one: a third more time where a backward pass takes two forward passes.
+    segments: default the whole number nearest to √T (Chen et al. 2016; Gruslys et al. 2016 place the states better).
+    ValueError for segments < 1, and for more segments than steps when the plan is made.
+    """
+    if segments is not None:
+        check_size("recompute", segments=segments)
+    return Recompute(None if segments is None else int(segments))

@@ -19,7 +19,7 @@ sweep asking tape dispatch places ops
 module check optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
 parts passes sequence layers recurrent losses
-truncation cutting
+plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
