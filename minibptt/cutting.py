@@ -86,7 +86,7 @@ def by_updates(pieces: Pieces, objective: Objective, plan: Plan) -> Iterator[tup
     tape. Nothing is run before it is asked for.
     """
     pieces.begin()
-    if objective.whole and not plan.whole:
+    if objective.whole and plan.updates and not plan.whole:
         pieces.look_ahead(objective.see, plan.longest)
     if plan.segments > 1:
         yield recomputed(pieces, objective, plan)

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from . import ops
+from .backend import library_of
+from .cells import Cell
 from .losses import cross_entropy, mse
 from .module import check_size
-from .tensor import Tensor
+from .tensor import Tensor, ones, parameter
 
 # Modules of plain Python that have been there for long and stay; read one after the other, in this order.
 _MODULES = [
@@ -210,6 +213,32 @@ def copy_task(T: int) -> Task:
         return x, y
 
     return Task("copy", True, 10, 9, cross_entropy, batch, _sampled(batch), 10 * math.log(8) / T, WORDS["copy"])
+
+
+class InfluenceBalancing(Cell):
+    """s_t = A s_{t−1} + θ·u, output s₀: the nearer steps pull θ one way, the far ones the other, and further.
+
+    n = 23 units, A = ½·I + ½·(ones above the diagonal), u = +1 for the first 10 units and −1 for the 13 others. The
+    state (B, n) starts at 1, θ (one number, float64) at ½; the loss is ½(s₀ − 1)², the optimum θ = −1/6. At the fixed
+    point ∂s₀/∂θ = −6, of which a window of K steps sees 1 for K = 1, 16.476 for K = 19, and less than 0 from K = 41 on:
+    a shorter window trains the wrong way. The input x (T, B, …) only says how many steps and rows there are.
+    (Tallec and Ollivier 2017, the set-up of arXiv 1702.05043.)
+    """
+
+    n, positive = 23, 10
+
+    def __init__(self) -> None:
+        self.theta = parameter(0.5, dtype=np.float64)
+        xp = library_of(self.theta.value)
+        self.A_T = xp.asarray(0.5 * np.eye(self.n) + 0.5 * np.eye(self.n, k=-1))  # Aᵀ: rows are vectors here
+        self.u = xp.asarray(np.where(np.arange(self.n) < self.positive, 1.0, -1.0))
+
+    def zero_state(self, batch: int) -> Tensor:
+        return ones((batch, self.n))
+
+    def step(self, x: Any, s: Any) -> tuple[Tensor, Tensor]:
+        s = ops.matmul(s, self.A_T) + self.theta * self.u
+        return s[:, :1], s
 
 
 def _sampled(batch: Callable[[np.random.Generator, int], tuple[Any, Any]]) -> Callable[[int], tuple[Any, Any]]:
