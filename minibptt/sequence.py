@@ -132,7 +132,7 @@ def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndar
 
 def reset_flags(T: int, B: int, resets: Any) -> np.ndarray | None:
     """Where rows start anew, (T, B) booleans on the host; None for None. ValueError where the shape doesn't fit."""
-    return _flags("resets", resets, T, B)
+    return flags("resets", resets, T, B)
 
 
 def fill_padding(x: Any, real: np.ndarray) -> Any:
