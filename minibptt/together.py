@@ -55,7 +55,7 @@ class EmbeddingBack:
 class Together:
     """The pairs of a model whose layers can all be taken back this way; `made` says whether they can.
 
-    seeds: ∂L/∂outputs, (T, B, …), 0 at padded steps.
+    seeds: ∂L/∂outputs, (T, B, N), 0 at padded steps.
     """
 
     def __init__(self, model: Any, layers: Sequence[Any], seeds: Array):
@@ -78,6 +78,9 @@ class Together:
             or (type(flat[0]) is Embedding and x.ndim != 2)
         ):
             return None
+        if real is not None:  # a loss may look at padded outputs, which are 0 whatever the parameters are
+            xp: Any = library_of(seeds)
+            seeds = xp.where(xp.asarray(real)[:, :, None], seeds, 0)
         with no_tape():
             return cls(model, _forward(model, flat, x, given, real, resets), seeds)
 
