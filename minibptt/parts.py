@@ -38,5 +38,5 @@ def parts_of(model: Any) -> dict[str, Part]:
 
 
 def take(gradients: Mapping[str, Any], part: Part) -> Gradients:
-    """The gradients of one part: views of its columns."""
-    return Gradients({name: gradients[name][..., columns] for name, columns in part.items()})
+    """The gradients of one part: views of its columns. A parameter that is a single number has none, and is whole."""
+    return Gradients({n: gradients[n][..., at] if gradients[n].ndim else gradients[n] for n, at in part.items()})
