@@ -13,6 +13,7 @@ from .check import GradientCheck, GradientError, check_gradient
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
+from .explore import explore
 from .gradients import Gradients
 from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential

@@ -23,8 +23,9 @@ plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
+stored explore
 tasks progress
-commands.output commands.arguments commands.compare commands.doctor
+commands.output commands.arguments commands.compare commands.explore commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 
