@@ -20,6 +20,7 @@ from .contributions import Contributions, contributions
 from .cutting import bptt
 from .derivations.derivation import Derivation
 from .derive import derive
+from .explore import explore
 from .gradients import Gradients
 from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential

@@ -142,6 +142,17 @@ def test_all_losses_taken_back_together_give_what_one_backward_pass_for_each_giv
                     np.testing.assert_allclose(mine[part], other[part], rtol=1e-10, atol=1e-17)
 
 
+def test_a_loss_that_looks_at_padded_outputs_adds_nothing_there():
+    rng = np.random.default_rng(0)
+    layers = mb.RNN(2, 3, rng=1, dtype=np.float64), mb.Linear(3, 2, rng=2, dtype=np.float64)
+    x, y, real = rng.standard_normal((5, 3, 2)), rng.standard_normal((5, 3, 2)), rng.random((5, 3)) < 0.6
+    given = mb.Sequential(*layers), x, y, lambda outputs, y, mask=None: mb.sum((outputs - y) * (outputs - y))
+    c = mb.contributions(*given, mask=real)
+    full = mb.bptt(*given, mb.full(), mask=real)
+    assert c.full.relative_error(full) < 1e-14 and c.gradient(np.tri(5)).relative_error(full) < 1e-13
+    assert c.share.sum() == pytest.approx(1, rel=1e-13)
+
+
 def test_the_share_predicts_the_decrease_of_the_loss_for_a_tiny_step():
     rng = np.random.default_rng(0)
     model = mb.Sequential(mb.RNNCell(2, 4, rng=1, dtype=f64), mb.Linear(4, 2, rng=2, dtype=f64))

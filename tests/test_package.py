@@ -23,13 +23,14 @@ students.by_hand students.mistakes students.contract students.expected students.
 streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
-apart together gram contributions
+apart together gram contributions stored explore
 derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
 data tasks progress
-commands commands.output commands.arguments commands.compare commands.derive commands.doctor
+commands commands.output commands.arguments
+commands.compare commands.derive commands.explore commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 

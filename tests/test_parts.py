@@ -35,3 +35,8 @@ def test_a_cell_without_gates_and_a_parameter_that_is_not_laid_out_by_gate():
     cell.scale = mb.parameter(np.ones(5))
     assert cell.gate_columns("scale") == {} and "scale" in parts_of(cell)
     assert "scale" not in parts_of(cell)["gate i"]
+
+
+def test_a_parameter_that_is_a_single_number_is_a_part_without_columns():
+    g = mb.Gradients({"theta": np.array(2.0)})
+    assert take(g, {"theta": slice(None)})["theta"] == 2.0
