@@ -101,7 +101,7 @@ def test_a_lesson_has_the_parts_that_lessons_have(name):
     assert len(names) >= 3
     assert re.findall(r'check\.exercise\("([\d.]+)"', text) == names
     lines = [line for line in text.splitlines() if line.strip()]
-    assert 60 <= len(lines) <= 190, len(lines)  # 60 to 150 of the lesson, and its stubs
+    assert 60 <= len(lines) <= 150, len(lines)
     ids = [cell["id"] for cell in student["cells"]]
     assert len(set(ids)) == len(ids)
 
@@ -111,18 +111,18 @@ def test_only_the_gpu_lesson_asks_for_a_gpu():
 
 
 @pytest.mark.parametrize("one", EXERCISES, ids=lambda one: one.name)
-@pytest.mark.parametrize("student", ["Ada", "Grace", "Emmy"])
-def test_a_check_rejects_planted_wrong_answers_each_with_its_own_message(one, student):
-    wrong, said = wrong_answers(int(one.name.split(".")[0]))[one.name], []
-    seed = registry.seed_of(student)
-    n = None if one.draw is None else SimpleNamespace(**one.numbers(seed))
-    for make, says in wrong:
-        answers = make(n)
-        with pytest.raises(registry.NotYet) as caught:
-            one.check(answers if isinstance(answers, tuple) else (answers,), seed)
-        assert re.search(says, str(caught.value)), f"expected {says!r}, found: {caught.value}"
-        said.append(str(caught.value))
-    assert len(set(said)) >= 3 and len({says for _, says in wrong}) == len(wrong)
+def test_a_check_rejects_planted_wrong_answers_each_with_its_own_message(one):
+    wrong = wrong_answers(int(one.name.split(".")[0]))[one.name]
+    for student in "abcdefghijkl" if one.draw else "a":
+        seed, said = registry.seed_of(student), []
+        n = None if one.draw is None else SimpleNamespace(**one.numbers(seed))
+        for make, says in wrong:
+            answers = make(n)
+            with pytest.raises(registry.NotYet) as caught:
+                one.check(answers if isinstance(answers, tuple) else (answers,), seed)
+            assert re.search(says, str(caught.value)), f"expected {says!r}, found: {caught.value}"
+            said.append(str(caught.value))
+        assert len(set(said)) == len(wrong) >= 3
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
