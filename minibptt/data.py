@@ -1,4 +1,4 @@
-"""Real data that is there without a download: texts, Python source with its token types, and small images of digits."""
+"""Real data that is there without a download: texts, Python source with its token types, small images of digits."""
 
 from __future__ import annotations
 
@@ -80,6 +80,17 @@ def standard_library(characters: int = 500_000) -> str:
     if not found:
         raise TaskError("this Python has its standard library without source; give a text with --text FILE")
     return "\n".join(found)[:characters]
+
+
+def frozen_text() -> str:
+    """Prose and code of this project as they once were, in ASCII: a text that never changes again, the same everywhere.
+
+    It is part of the package, and under its licence. The numbers of the lessons come from it; for real work take a text
+    of your own.
+    """
+    from importlib.resources import files
+
+    return files(__package__).joinpath("frozen.txt").read_text(encoding="ascii")
 
 
 def token_labels(text: str) -> tuple[str, np.ndarray]:

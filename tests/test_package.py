@@ -29,8 +29,14 @@ derivations.formulas derivations.lines derivations.paper derivations.text deriva
 derivations.derivation derive
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
 data tasks progress
+lessons.registry lessons.answers lessons.check
+lessons.checks.lesson00 lessons.checks.lesson01 lessons.checks.lesson02 lessons.checks.lesson03
+lessons.checks.lesson04 lessons.checks.lesson05 lessons.checks.lesson06 lessons.checks.lesson07
+lessons.checks.lesson08 lessons.checks.lesson09 lessons.checks.lesson10 lessons.checks.lesson11
+lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
+lessons.notebooks lessons.source lessons.grade lessons.run_cells lessons
 commands commands.output commands.arguments
-commands.compare commands.derive commands.explore commands.doctor
+commands.compare commands.derive commands.explore commands.lessons commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 
@@ -45,7 +51,7 @@ def modules():
 def imported(name, tree):
     """The modules of the package that a module imports, at its top or anywhere inside."""
     folder = name.split(".")[:-1]
-    if name in ("cells", "plots"):  # a folder's own file
+    if name in ("cells", "plots", "lessons", "lessons.checks"):  # a folder's own file
         folder = [name]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:

@@ -1,0 +1,1 @@
+"""The checks of each lesson's exercises, a file a lesson: lesson02.py for exercises 2.1, 2.2, … See ../registry.py."""
