@@ -18,6 +18,7 @@ from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
+from .evaluate import evaluate
 from .gradients import Gradients
 from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential
@@ -59,6 +60,7 @@ from .ops import (
 from .optim import SGD, Adam
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
+from .sampling import sample
 from .saving import load, save
 from .sequence import unroll
 from .states import reset
@@ -66,6 +68,7 @@ from .streams import stream_batches
 from .summary import summary
 from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
+from .train import train
 from .truncation import artbp, full, recompute, tbptt
 from .updates import updates
 from .weights import split_gates

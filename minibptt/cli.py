@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .backend import BackendError
-from .commands import compare, doctor
+from .commands import compare, doctor, sample, train
 from .commands.output import version
 from .listing import printable
 
-COMMANDS = (compare, doctor)
+COMMANDS = (compare, train, sample, doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

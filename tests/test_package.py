@@ -20,13 +20,13 @@ module check clipping optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
 by_hand mistakes student expected first_place check_cell
-streams archive saving layouts weights
+archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
-data tasks progress
-commands.output commands.arguments commands.compare commands.doctor
+data tasks progress evaluate sampling train
+commands.output commands.arguments commands.compare commands.doctor commands.language commands.train commands.sample
 cli __main__
 """.split()  # noqa: SIM905
 
