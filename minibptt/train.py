@@ -247,7 +247,8 @@ def _interrupts() -> Iterator[list[int]]:
         yield asked
         return
     found: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in found.items() if handler is not None}  # None: not of Python
+    # None: set by no Python code. SIG_IGN: a job in the background, which another program's Ctrl-C must not stop.
+    before = {number: handler for number, handler in found.items() if handler not in (None, signal.SIG_IGN)}
 
     def ask(number: int, _: Any) -> None:
         asked.append(number)

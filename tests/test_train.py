@@ -252,6 +252,16 @@ def test_sigterm_saves_and_then_does_what_it_always_does(tmp_path):
     assert seen == [True] and result.updates == 4 and result.stopped
 
 
+def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        model, stream, _ = new()
+        result = quiet(model, stream, Stopping(4), mb.full(), mb.Adam(model), updates=9)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.updates == 9 and not result.stopped
+
+
 def test_in_another_thread_it_trains_without_signals():
     model, stream, loss = new()
     done = []
