@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -130,17 +130,27 @@ def check_size(what: str, **sizes: Any) -> None:
 @contextmanager
 def evaluating(model: Any, dropout: bool = False) -> Iterator[None]:
     """Inside, dropout is off in `model` unless it is asked for; afterwards every module is as it was."""
-    if dropout:
+    with nullcontext() if dropout else _switched(model, False):
         yield
-        return
+
+
+@contextmanager
+def learning(model: Any) -> Iterator[None]:
+    """Inside, dropout is on in `model`; afterwards every module is as it was."""
+    with _switched(model, True):
+        yield
+
+
+@contextmanager
+def _switched(model: Any, training: bool) -> Iterator[None]:
     before = [(module, module.training) for module in getattr(model, "modules", list)()]
     try:
         for module, _ in before:
-            module.training = False
+            module.training = training
         yield
     finally:
-        for module, training in before:
-            module.training = training
+        for module, was in before:
+            module.training = was
 
 
 def generators(model: Any) -> list[np.random.Generator]:

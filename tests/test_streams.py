@@ -139,6 +139,20 @@ def test_a_position_is_held_and_a_new_stream_goes_on_from_it():
     assert len(next(stream.seek(3))[0]) == 5 and stream.position == 8
 
 
+def test_a_checkpoint_keeps_the_position_and_refuses_another_layout(tmp_path):
+    make = lambda N=26, batch=3: mb.stream_batches(np.arange(N), batch=batch, steps=3)  # noqa: E731
+    stream = make()
+    next(stream)
+    mb.save(tmp_path / "c.npz", stream=stream)
+    again = make()
+    mb.load(tmp_path / "c.npz", stream=again)
+    assert again.position == 3 and np.array_equal(next(again)[0], next(stream)[0])
+    for other, words in [(make(batch=2), "has 2 rows, .* has 3"), (make(20), "has 6 steps in a row, .* has 8")]:
+        with pytest.raises(mb.CheckpointError, match=words):
+            mb.load(tmp_path / "c.npz", stream=other)
+        assert other.position == 0
+
+
 def test_a_stream_may_live_on_a_device(xp):
     x, y = next(mb.stream_batches(xp.asarray(np.arange(14.0).reshape(7, 2)), batch=2, steps=2))
     assert type(x) is type(y) is xp.ndarray and mb.to_numpy(y).tolist() == [[[2, 3], [8, 9]], [[4, 5], [10, 11]]]
