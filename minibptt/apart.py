@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,7 @@ def one_step_at_a_time(
     with Tape() as tape:
         for t in range(len(x)):
             flags = {name: None if f is None else f[t : t + 1] for name, f in options.items()}
-            with tape.shifted(t), tape.at(1) if not hasattr(model, "zero_state") else nullcontext():
+            with tape.shifted(t), tape.at(1):  # what is no step of a cell stands here too, the initial state's making
                 output, state = run(model, x[t : t + 1], state, **flags)
             outputs.append(output)
             needed = len(x) * sum(out.value.nbytes for record in tape.records for out in record.outputs) if not t else 0

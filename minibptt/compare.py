@@ -21,14 +21,16 @@ import numpy as np
 
 from .backend import synchronize
 from .cells import buffers
-from .cutting import accumulate, call_loss, owned, refuse_parameters_in_the_loss
+from .cutting import accumulate, factor_of
+from .given import as_schedules
 from .gradients import Gradients
 from .measures import MEASURES, Judge, RunningNoise
-from .module import Rng, check_size, evaluating
+from .module import Rng, check_model, check_size, evaluating
+from .objective import call_loss, owned, refuse_parameters_in_the_loss
 from .parts import parts_of
 from .report import Comparison, Row
 from .sequence import real_steps, run, sequence_input
-from .tape import Cut, Tape
+from .tape import Tape
 from .tensor import Tensor
 from .truncation import ARTBP, Plan, Schedule
 
@@ -52,7 +54,7 @@ def compare(
     title: str = "",
     about: dict[str, Any] | None = None,
 ) -> Comparison:
-    """Every schedule against full BPTT, at frozen weights; each is judged over all its offsets.
+    """Every schedule against full BPTT of a causal model, at frozen weights; each is judged over all its offsets.
 
     The whole gradient is judged, and each parameter and each gate by itself; see measures.py and parts.py.
     x: (T, B, …); y: what loss(outputs, y) wants. state, lengths, mask, resets: as for `unroll`; with padding the loss
@@ -61,15 +63,14 @@ def compare(
     draws: how often a schedule that draws its cuts is drawn, from `rng`; with an int all such schedules start from the
     same random numbers. measure: run each schedule by itself for memory and time too.
     progress: called with (done, of) as the work goes on. title, about: kept with the result, for its table and JSON.
-    ValueError for an empty list of schedules, draws below 1, a loss that is not a finite scalar, and a model whose
-    state cannot be cut; TypeError for what is no schedule.
+    schedules: one or more, of which each may be an array of weights (T, T) as for `bptt`.
+    ValueError for an empty list of schedules, draws below 1, a loss that is not a finite scalar, a model without
+    parameters and one whose state cannot be cut; TypeError for what is no schedule or no model.
     """
-    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    check_model(model)
+    schedules = as_schedules(schedules)
     if not schedules:
         raise ValueError("compare needs at least one schedule, for example [minibptt.tbptt(8)]")
-    for schedule in schedules:
-        if not isinstance(schedule, Schedule):
-            raise TypeError(f"schedules are made by full() and tbptt(k); found {schedule!r}")
     check_size("compare", draws=draws)
     x = sequence_input(x)
     T, B = x.shape[:2]
@@ -148,19 +149,11 @@ def _by_mending(tape: Tape, outputs: Tensor, seeds: Any, model: Any, plan: Plan)
             outputs,
             model,
             seed=seeds if shared else owned(seeds, update, 0, plan.T),
-            through_cuts=_factor_of(update.factors),
+            through_cuts=factor_of(update),
         )
         for update in (plan.updates[:1] if shared else plan.updates)
     ]
     return sum(parts[1:], parts[0])
-
-
-def _factor_of(factors: Sequence[float]) -> Callable[[Cut], float]:
-    def factor(cut: Cut) -> float:
-        assert cut.step is not None  # unroll cuts on the clock
-        return factors[cut.step - 1]
-
-    return factor
 
 
 def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int, float]:

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from .apart import Apart, one_step_at_a_time
-from .cutting import call_loss, refuse_parameters_in_the_loss
+from .given import as_schedule
 from .gradients import Gradients
-from .gram import Gram
-from .module import Rng, evaluating, generators, random_states, restore_random
+from .gram import Gram, checked_weights
+from .module import Rng, check_model, evaluating, generators, random_states, restore_random
+from .objective import call_loss, refuse_parameters_in_the_loss
 from .parts import Part, parts_of
 from .sequence import flags, real_steps, run, sequence_input
 from .tape import Tape
@@ -60,17 +61,17 @@ class Contributions:
 
         ValueError for an array of another shape or with weight above the diagonal: no loss reaches forward in time.
         """
-        w = weights.coverage(self.T, rng) if isinstance(weights, Schedule) else np.asarray(weights, dtype=float)
-        if w.shape != (self.T, self.T):
-            raise ValueError(f"weights must have shape (T, T) = {(self.T, self.T)}, found {w.shape}")
-        if not np.isfinite(w).all() or np.triu(w, 1).any():
-            raise ValueError("weights must be finite, and 0 above the diagonal: no loss reaches forward in time")
-        return self._pairs.gradient(w)
+        return self._pairs.gradient(self._weights(weights, rng))
 
     def kept_share(self, weights: Schedule | Any, rng: Rng = None) -> float:
-        """Σ w·P: the part of full BPTT's first-order decrease of the loss that these weights keep."""
-        w = weights.coverage(self.T, rng) if isinstance(weights, Schedule) else np.asarray(weights, dtype=float)
-        return float((w * self.share).sum())
+        """Σ w·P: the part of full BPTT's first-order decrease of the loss that these weights keep.
+
+        weights and errors as for `gradient`.
+        """
+        return float((self._weights(weights, rng) * self.share).sum())
+
+    def _weights(self, weights: Schedule | Any, rng: Rng) -> np.ndarray:
+        return checked_weights(weights.coverage(self.T, rng) if isinstance(weights, Schedule) else weights, self.T)
 
     def gram_bytes(self, part: str | None = None) -> int:
         """About how many bytes `gram` will need."""
@@ -96,14 +97,14 @@ class Contributions:
             raise ValueError(f"there is no part {name!r}; there are {', '.join(parts)}")
         return {name: slice(None) for name in self.full} if name is None else parts[name]
 
-    def missing(self, schedule: Schedule, rng: Rng = None) -> np.ndarray:
+    def missing(self, schedule: Schedule | Any, rng: Rng = None) -> np.ndarray:
         """The share that each boundary takes away, (T,), by the index of the step that it precedes.
 
         A missing pair belongs to the first closed boundary that one meets going back from t, one that is only scaled to
         the first boundary that scales, so that nothing is counted twice: the sum over all boundaries is Σ (1 − w)·P. A
-        loss that is never reached belongs to its own step's index.
+        loss that is never reached belongs to its own step's index. schedule: or an array of weights, as for `bptt`.
         """
-        plan, taken = schedule.plan(self.T, rng), np.zeros(self.T)
+        plan, taken = as_schedule(schedule).plan(self.T, rng), np.zeros(self.T)
         w, owner = plan.coverage(), {t: update for update in plan.updates for t in update.losses}
         for t in range(self.T):
             for s in range(t + 1):
@@ -136,13 +137,15 @@ def contributions(
 ) -> Contributions:
     """The matrix C of any causal model whose layers can run one step at a time, with every parameter use on the clock.
 
-    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. dropout: leave it as the model has
-    it; it is off otherwise. RNN, LSTM, GRU, Linear,
-    Embedding and what Sequential makes of them take the adjoints of all losses back together (together.py); any other
-    model is run on a tape one step at a time (apart.py). Both give the same numbers.
-    ValueError where the model reads the future or keeps its state to itself, for a parameter inside the loss, and where
-    more than most_bytes would be needed: two matrices (T, T) for each part, and in apart.py a tape of T steps.
+    x: (T, B, …); y: what loss(outputs, y) wants; the rest as for `unroll`. dropout: leave it as the model has it; it is
+    off otherwise. RNN, LSTM, GRU, Linear, Embedding and what Sequential makes of them take the adjoints of all losses
+    back together (together.py); any other model is run on a tape one step at a time (apart.py). Both give the same
+    numbers. A parameter in the initial state belongs to the first step.
+    TypeError for what is no model. ValueError where the model has no parameters, reads the future or keeps its state to
+    itself, for a parameter inside the loss, and where more than most_bytes would be needed: two matrices (T, T) for
+    each part, and in apart.py a tape of T steps.
     """
+    check_model(model)
     x = sequence_input(x)
     T, B = x.shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": flags("resets", resets, T, B)}

@@ -15,11 +15,8 @@ from . import ops
 from .backend import library_of
 from .given import as_schedule
 from .gradients import Gradients
-from .module import Rng, evaluating
+from .module import Rng, check_model, evaluating
 from .objective import Known, Objective, OnWhole
-from .objective import call_loss as call_loss
-from .objective import owned as owned
-from .objective import refuse_parameters_in_the_loss as refuse_parameters_in_the_loss
 from .pieces import Pieces
 from .plans import Plan, Update
 from .recomputing import recomputed, refuse_hidden_state
@@ -46,14 +43,17 @@ def bptt(
 ) -> Gradients:
     """The gradient of loss(outputs, y) by `schedule`, at frozen weights, by cutting the tape between its updates.
 
+    model: a cell, a layer or another Module, and causal: the updates see no step after theirs.
     Each update runs on a tape of its own, so that memory is that of its window; `recompute` gives full BPTT in the
     memory of a segment. The loss is asked once, on the outputs of the whole sequence: L_t is the slice t of
     ∂L/∂outputs, so it may be any function of the outputs; with lengths or a mask it is called as
     loss(outputs, y, mask=…). schedule: or an array of weights (T, T) whose rows are products of factors. rng: for a
     schedule that draws its cuts. dropout: leave it as the model has it; it is off otherwise. Other arguments as for
-    `unroll`. ValueError for weights that no cuts can give, for a parameter inside the loss, and for a model that keeps
-    its state to itself.
+    `unroll`. TypeError for what is no model or no schedule; ValueError for weights that no cuts can give, for a loss
+    that is not finite, for a parameter inside the loss, and for a model that keeps its state to itself or has no
+    parameters.
     """
+    check_model(model)
     schedule, x = as_schedule(schedule), sequence_input(x)
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
@@ -123,11 +123,11 @@ def _one(pieces: Pieces, objective: Objective, update: Update, bounds: list[int]
     if b < pieces.T:
         refuse_hidden_state(tape, here, pieces.model)
     loss, seed = objective.answer(update, window)
-    return loss, tape.gradient(window, pieces.model, seed=seed, through_cuts=False if regular else _factors(update))
+    return loss, tape.gradient(window, pieces.model, seed=seed, through_cuts=False if regular else factor_of(update))
 
 
-def _factors(update: Update) -> Callable[[Cut], float]:
-    """The factor of a cut inside the window of an update."""
+def factor_of(update: Update) -> Callable[[Cut], float]:
+    """The factor that an update puts on a cut: the cut before step s + 1 is the boundary s."""
 
     def factor(cut: Cut) -> float:
         assert cut.step is not None  # unroll cuts on the clock

@@ -7,7 +7,7 @@ factors, one for each boundary that is crossed going back from its loss.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,12 @@ def as_schedule(schedule: Any) -> Schedule:
         "schedules are made by full(), tbptt(k), artbp(p_cut) and recompute(), or are an array of weights (T, T); "
         f"found {schedule!r}"
     )
+
+
+def as_schedules(schedules: Any) -> list[Schedule]:
+    """One schedule, or several in any iterable, as a list. TypeError for what is no schedule."""
+    one = isinstance(schedules, Schedule | str) or hasattr(schedules, "dtype") or not isinstance(schedules, Iterable)
+    return [as_schedule(schedule) for schedule in ([schedules] if one else schedules)]
 
 
 def _factors_of(t: int, row: np.ndarray) -> list[float] | None:

@@ -8,8 +8,27 @@ itself is worked out in together.py and apart.py.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+
+from .backend import host_array
+
+
+def checked_weights(w: Any, T: int) -> np.ndarray:
+    """Weights on the pairs as an array (T, T) of floats, w[t, s] being that of source step s in the loss of step t.
+
+    TypeError for what holds no real numbers. ValueError for an array of another shape, for numbers that are not finite
+    and for weight above the diagonal: no loss reaches forward in time.
+    """
+    w = host_array("weights", w)
+    if w.dtype.kind not in "fiub":
+        raise TypeError(f"weights must be real numbers (T, T), such as schedule.coverage({T}); found {w.dtype}")
+    if w.shape != (T, T):
+        raise ValueError(f"weights must have shape (T, T) = {(T, T)}, found {w.shape}")
+    if not np.isfinite(w).all() or np.triu(w, 1).any():
+        raise ValueError("weights must be finite, and 0 above the diagonal: no loss reaches forward in time")
+    return w.astype(float)
 
 
 class Gram:
@@ -26,12 +45,7 @@ class Gram:
         self._GG = float(self._KG.sum())
 
     def _vector(self, w: np.ndarray) -> np.ndarray:
-        w = np.asarray(w, dtype=float)
-        if w.shape != (self.T, self.T):
-            raise ValueError(f"weights must have shape (T, T) = {(self.T, self.T)}, found {w.shape}")
-        if not np.isfinite(w).all() or np.triu(w, 1).any():
-            raise ValueError("weights must be finite, and 0 above the diagonal: no loss reaches forward in time")
-        return w[self.t, self.s]
+        return checked_weights(w, self.T)[self.t, self.s]
 
     def dot(self, w: np.ndarray, v: np.ndarray) -> float:
         """⟨g_w, g_v⟩."""
@@ -47,7 +61,8 @@ class Gram:
 
     def error(self, w: np.ndarray) -> float:
         """‖g_w − G‖ / ‖G‖, of the missing pairs themselves: no difference of large numbers. nan where G is 0."""
-        return self.norm(np.tri(self.T) - np.asarray(w)) / math.sqrt(self._GG) if self._GG > 0 else math.nan
+        missing = np.tri(self.T) - checked_weights(w, self.T)
+        return self.norm(missing) / math.sqrt(self._GG) if self._GG > 0 else math.nan
 
     def cosine(self, w: np.ndarray) -> float:
         """The cosine between g_w and G; nan where one of them is 0."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .compare import compare
+from .given import as_schedules
 from .listing import printable
 from .measures import MEASURES
 from .module import check_size
@@ -139,7 +140,7 @@ def compared_over(
             "training must be an iterator of which each next() makes one training step, found "
             f"{type(training).__name__}{hint}"
         )
-    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    schedules = as_schedules(schedules)
     options["measure"] = measure
 
     def now(done: int) -> tuple[int, Comparison]:

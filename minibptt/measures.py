@@ -102,6 +102,8 @@ class Noise:
         return self.deviation**2
 
     def __str__(self) -> str:
+        if self.n == 1:
+            return f"one draw is off by {self.bias:.3f} (of ‖G‖); how much draws differ takes two"
         return (
             f"over {self.n} draws the mean gradient is off by {self.bias:.3f} ± {self.standard_error:.3f}, one draw "
             f"deviates by {self.deviation:.3f} (of ‖G‖)"

@@ -127,6 +127,19 @@ def check_size(what: str, **sizes: Any) -> None:
             raise ValueError(f"{what}: {name} must be at least 1, found {size}")
 
 
+def check_model(model: Any) -> None:
+    """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked."""
+    if isinstance(model, type) or not hasattr(model, "named_parameters"):
+        found, hint = f"{type(model).__name__}", ""
+        if isinstance(model, type):
+            found, hint = f"the class {model.__name__}", ": call it, to make one"
+        elif callable(model):
+            hint = ": put it among the layers of a Sequential"
+        raise TypeError(f"the model must be a cell, a layer or another Module, found {found}{hint}")
+    if next(iter(model.named_parameters()), None) is None:
+        raise ValueError(f"{type(model).__name__} has no parameters: there is no gradient to ask for")
+
+
 @contextmanager
 def evaluating(model: Any, dropout: bool = False) -> Iterator[None]:
     """Inside, dropout is off in `model` unless it is asked for; afterwards every module is as it was."""

@@ -160,6 +160,10 @@ def _scalar(loss: Loss, outputs: Tensor, y: Any, mask: np.ndarray | None, **coun
     if not isinstance(value, Tensor) or value.size != 1:
         found = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"the loss must return a scalar tensor, found {found}")
+    if value.dtype.kind == "c":
+        raise TypeError("the loss is complex; gradients are of real losses")
+    if outputs.mark is not None and value.mark is not outputs.mark:
+        raise ValueError("the loss does not depend on the outputs: there is no gradient")
     return value
 
 

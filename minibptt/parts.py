@@ -25,9 +25,12 @@ def parts_of(model: Any) -> dict[str, Part]:
         if not isinstance(cell, Cell) or not cell.gates:
             continue
         by_gate: dict[str, dict[str, slice]] = {gate: {} for gate in cell.gates}
-        path, first = "", len(places)
+        path, first, newest = "", len(places), -1
         for local, parameter in cell.named_parameters():
-            path, first = names[id(parameter)].removesuffix(local).rstrip("."), min(first, places.index(id(parameter)))
+            place, name = places.index(id(parameter)), names[id(parameter)]
+            first = min(first, place)
+            if place > newest:  # one that it shares with an earlier cell is named after that
+                path, newest = name.removesuffix(local).rstrip("."), place
             for gate, columns in cell.gate_columns(local).items():
                 by_gate[gate][names[id(parameter)]] = columns
         gated.append((first, path, by_gate))

@@ -37,8 +37,9 @@ def run_explicitly(
     name = type(cell).__name__
     before = [h for _, h in leaves(state)]
     inputs = [x, *before, *cell.parameters().values()]
-    values, dtype = agreed(name, inputs)
-    values = [v.astype(dtype, copy=False) for v in values]  # real and complex may meet
+    values, _ = agreed(name, inputs)
+    dtype = np.result_type(*[v.dtype for v in values])  # real and complex may meet
+    values = [v.astype(dtype, copy=False) for v in values]
     n = len(before)
     shapes = [h.shape for h in values[1 : n + 1]]
     T = len(values[0])

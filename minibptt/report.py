@@ -93,6 +93,7 @@ class Comparison:
         ranges do not fit they are left out, and where the means do not fit the columns go on below.
         ValueError for a measure or part that there is not.
         """
+        known("measure", measure, LABELS)
         if by is not None:
             return printable("\n".join(self._table_by(by, measure, width)))
         head, body = self.cells()
@@ -104,7 +105,7 @@ class Comparison:
     def _table_by(self, by: str, measure: str, width: int) -> list[str]:
         across: dict[str, tuple[str | None, str]]  # by the head of the column: the part, the measure
         if by in ("parameter", "gate"):
-            title = f"{LABELS[known('measure', measure, LABELS)].capitalize()} by {by}"
+            title = f"{LABELS[measure].capitalize()} by {by}"
             across = {"all": (None, measure)} | {part: (part, measure) for part in self._parts_by(by)}
         else:
             part = known("by", by, ("parameter", "gate", *self.parts))

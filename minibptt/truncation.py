@@ -9,6 +9,7 @@ w[t, s] is the product of the factors between s and t.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, overload
 
 import numpy as np
@@ -41,14 +42,17 @@ class Schedule:
 
     def describe(self, T: int, rng: Rng = 0) -> Description:
         """What the schedule reaches in T steps: steps kept, lags that survive, losses that are never reached."""
-        plans, mine = self.plans(T, rng), self.plan(T, rng)
-        kept = np.mean([plan.coverage() != 0 for plan in plans], axis=0)
+        mine = self.plan(T, rng)
         one = mine.coverage() != 0
+        plans, kept = self.plans(T, rng), np.zeros(T)
+        for plan in plans:  # one matrix (T, T) at a time
+            t, s = np.nonzero(plan.coverage())
+            kept += np.bincount(t - s, minlength=T)
         return Description(
             schedule=str(self),
             T=T,
             steps_kept=tuple(one.sum(axis=1).tolist()),
-            survival=tuple([float(np.diagonal(kept, -lag).mean()) for lag in range(T)]),
+            survival=tuple((kept / len(plans) / np.arange(T, 0, -1)).tolist()),
             unreached=int(T - one.any(axis=1).sum()),
             updates=len(mine.updates),
             longest=max(plan.longest for plan in plans),
@@ -227,7 +231,7 @@ def tbptt(k1: int, k2: int | None = None, offset: int = 0, losses: str = "new") 
 
 def artbp(p_cut: float) -> Schedule:
     """Randomised truncation (Tallec and Ollivier 2017): unbiased, but it varies. ValueError for p outside [0, 1)."""
-    if not isinstance(p_cut, int | float) or not 0 <= p_cut < 1:
+    if not isinstance(p_cut, Real) or not 0 <= p_cut < 1:
         raise ValueError(f"artbp: p_cut must be at least 0 and below 1, found {p_cut!r}")
     return ARTBP(float(p_cut))
 

@@ -11,7 +11,7 @@ from typing import Any
 from .cutting import by_updates
 from .given import as_schedule
 from .gradients import Gradients
-from .module import Rng
+from .module import Rng, check_model
 from .objective import Objective, objective
 from .pieces import Pieces
 from .plans import Plan
@@ -71,10 +71,11 @@ def updates(
     that of the whole sequence. It is a scalar tensor, which is not read here.
 
     Dropout is as the model has it. schedule: or an array of weights (T, T) whose rows are products of factors. rng: for
-    a schedule that draws its cuts. Other arguments as for `unroll`. TypeError for what is no schedule; ValueError for
-    shapes that do not fit, for weights that no cuts can give, for a parameter inside the loss, and for a model that
-    keeps its state to itself.
+    a schedule that draws its cuts. Other arguments as for `bptt`. TypeError for what is no schedule or no model;
+    ValueError for shapes that do not fit, for weights that no cuts can give, for a parameter inside the loss, and for a
+    model that keeps its state to itself or has no parameters.
     """
+    check_model(model)
     schedule, x = as_schedule(schedule), sequence_input(x)
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)

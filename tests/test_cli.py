@@ -212,6 +212,15 @@ def test_output_degrades_to_ascii_on_a_pipe_that_cannot_print_more(tmp_path):
     assert error.returncode == 2 and error.stderr.isascii() and b"no file" in error.stderr
 
 
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are text there")
+def test_a_file_whose_name_is_no_utf_8_is_compared_and_named_in_the_json(tmp_path):
+    text, out = os.fsencode(tmp_path) + b"/caf\xe9.txt", tmp_path / "out"
+    with open(text, "w") as file:
+        file.write("abcdefgh ijkl\n" * 20)
+    assert cli.main([*SMALL, "--text", os.fsdecode(text), "--out", str(out)]) == 0
+    assert json.loads((out / "compare.json").read_text(encoding="utf-8"))["about"]["text"].endswith("caf\ufffd.txt")
+
+
 def test_doctor_says_what_works(capsys):
     assert cli.main(["doctor"]) == 0
     out = capsys.readouterr().out

@@ -319,3 +319,28 @@ def test_bptt_does_not_start_the_windows_of_a_hidden_state_from_zero():
     x = np.ones((6, 1, 1))
     with pytest.raises(ValueError, match="keeps its state to itself"):
         mb.bptt(HidesItsState(), x, 0 * x, mb.mse, mb.tbptt(2))
+
+
+def test_schedules_are_one_or_several_and_may_be_arrays_of_weights():
+    def kept(schedules):
+        result = mb.compare(Line(), X, X, mb.mse, schedules, measure=False)
+        return [row.values["share"][0] for row in result.rows]
+
+    expected = kept([mb.tbptt(1, 3)])
+    for schedules in (mb.tbptt(1, 3), mb.tbptt(1, 3).coverage(6), [mb.tbptt(1, 3).coverage(6)]):
+        assert kept(schedules) == pytest.approx(expected, rel=1e-13)
+    for wrong, found in [(None, "None"), (8, "8"), ("full", "'full'"), ([8], "8"), (["full"], "'full'")]:
+        with pytest.raises(TypeError, match=f"schedules are made by .* found {found}"):
+            kept(wrong)
+
+
+def test_a_table_refuses_a_measure_that_there_is_not_whatever_it_is_by():
+    result = mb.compare(Line(), X, X, mb.mse, [mb.tbptt(2)], measure=False)
+    for by in (None, "parameter", "w"):
+        with pytest.raises(ValueError, match="measure must be one of"):
+            result.table(by, measure="kept")
+
+
+def test_one_draw_says_nothing_of_how_much_draws_differ():
+    table = mb.compare(Line(), X, X, mb.mse, [mb.artbp(0.5)], draws=1, measure=False).table()
+    assert "one draw is off by" in table and "nan" not in table

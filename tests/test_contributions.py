@@ -249,3 +249,54 @@ def test_a_model_that_reads_the_future_and_a_parameter_inside_the_loss_are_refus
         loss = mb.sum(model(X)[0])
     with pytest.raises(mb.TapeError, match=r"belongs to no single step: run the model one step at a time"):
         tape.gradient_by_step(loss, model)
+
+
+class Learnt(Scalar):
+    """Its initial state is a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.h_0 = mb.parameter([2.0], dtype=f64)
+
+    def zero_state(self, batch):
+        return self.h_0 + mb.zeros((batch, 1))
+
+
+def test_a_parameter_in_the_initial_state_belongs_to_the_first_step():
+    # h_t = w·h_{t−1} + x_t, L = Σ h_t: ∂L_t/∂h₀ = w^t, t = 1 … 6, at step 1.
+    c = mb.contributions(Learnt(), X, None, total)
+    expected = np.zeros((6, 6))
+    expected[:, 0] = 0.5 ** np.arange(1, 7)
+    np.testing.assert_allclose(c.norms_of["h_0"], expected, rtol=1e-14)
+    resets = np.array([0, 0, 0, 1, 0, 0])[:, None]
+    for marks in ({}, {"resets": resets}):
+        c = mb.contributions(Learnt(), X, None, total, **marks)
+        for schedule in (mb.full(), mb.tbptt(2), mb.tbptt(1, 3), mb.artbp(0.3)):
+            cut = mb.bptt(Learnt(), X, None, total, schedule, rng=1, **marks)
+            assert c.gradient(schedule, rng=1).relative_error(cut) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("weights", "kind", "words"),
+    [
+        (8, ValueError, r"shape \(T, T\) = \(6, 6\), found \(\)"),
+        ([[1]], ValueError, r"found \(1, 1\)"),
+        (np.ones((6, 6)), ValueError, "0 above the diagonal"),
+        (np.tri(6) * np.nan, ValueError, "finite"),
+        (np.tri(6) * 1j, TypeError, "real numbers"),
+        ("k=2", TypeError, "real numbers"),
+    ],
+)
+def test_weights_that_are_none_are_refused_wherever_they_are_asked_for(weights, kind, words):
+    c = mb.contributions(Scalar(), X, None, total)
+    gram = c.gram()
+    for ask in (c.gradient, c.kept_share, gram.norm, gram.share, gram.error, gram.cosine, gram.norm_ratio):
+        with pytest.raises(kind, match=words):
+            ask(weights)
+
+
+def test_what_is_missing_of_an_array_of_weights_is_what_is_missing_of_its_schedule():
+    c = mb.contributions(Scalar(), X, None, total)
+    np.testing.assert_array_equal(c.missing(mb.tbptt(2).coverage(6)), c.missing(mb.tbptt(2)))
+    with pytest.raises(TypeError, match="schedules are made by"):
+        c.missing("k=2")

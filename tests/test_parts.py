@@ -40,3 +40,14 @@ def test_a_cell_without_gates_and_a_parameter_that_is_not_laid_out_by_gate():
 def test_a_parameter_that_is_a_single_number_is_a_part_without_columns():
     g = mb.Gradients({"theta": np.array(2.0)})
     assert take(g, {"theta": slice(None)})["theta"] == 2.0
+
+
+def test_cells_that_share_a_parameter_keep_their_own_gates():
+    # b_hn is found in cell 0 first, and so carries its name; the gates of cell 1 are those of cell 1 all the same.
+    first, second = mb.GRUCell(3, 3, rng=0), mb.GRUCell(3, 3, rng=1)
+    second.b_hn = first.b_hn
+    parts = parts_of(mb.Sequential(first, second))
+    assert [part for part in parts if part.startswith("gate")] == [f"gate {g} of {i}" for i in (0, 1) for g in "rzn"]
+    for i in (0, 1):
+        assert parts[f"gate r of {i}"] == {f"{i}.{name}": slice(0, 3) for name in ("W_x", "W_h", "b")}
+        assert set(parts[f"gate n of {i}"]) == {f"{i}.W_x", f"{i}.W_h", f"{i}.b", "0.b_hn"}

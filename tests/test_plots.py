@@ -507,3 +507,15 @@ def test_no_figure_changes_the_settings_or_opens_a_window():
     plots.schemes(5, [mb.artbp(0.2)])
     plots.training(history(SIX))
     assert dict(matplotlib.rcParams) == before and pyplot.get_fignums() == windows
+
+
+def test_the_figures_of_pairs_and_schemes_take_weights_and_refuse_what_is_no_schedule():
+    c, w = random(6), mb.tbptt(2).coverage(6)
+    check_readable(plots.contributions(c, w))
+    first, second = plots.schemes(6, [w, mb.tbptt(2)], c)
+    check_readable(first)
+    check_readable(second)
+    for draw in (lambda wrong: plots.contributions(c, wrong), lambda wrong: plots.schemes(6, wrong, c)):
+        for wrong in ("k=2", 8):
+            with pytest.raises(TypeError, match="schedules are made by"):
+                draw(wrong)

@@ -186,3 +186,10 @@ def test_a_shifted_clock_gives_both_engines_the_same_steps_and_names(kind):
         seen.append((out.steps, [h.label for _, h in leaves(state)], [repr(cut) for cut in tape.cuts]))
     assert seen[0] == seen[1] and seen[0][0] == (11, 14) and seen[0][1][0] == "h₁₄"
     assert seen[0][2][0] == "cut(h₁₂, before step 13)"
+
+
+def test_a_complex_input_stays_complex_in_both_engines():
+    x = np.full((3, 2, 1), 1j)
+    tape, explicit = (mb.RNN(1, 2, "linear", engine=engine, rng=0, dtype=f64)(x)[0] for engine in ("tape", "explicit"))
+    assert explicit.dtype == tape.dtype == np.complex128 and abs(explicit.value.imag).min() > 0
+    np.testing.assert_allclose(explicit.value, tape.value, rtol=1e-14)

@@ -5,6 +5,7 @@ copy at each step. What a schedule gives must be Σ w[t, s]·C[t, s].
 """
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -524,3 +525,21 @@ def test_a_parameter_inside_the_loss_is_refused():
     for function in (mb.bptt, lambda *a: mb.compare(*a[:4], [a[4]], measure=False)):
         with pytest.raises(ValueError, match="inside the loss"):
             function(Scalar(), np.ones((3, 1, 1)), None, lambda out, y: mb.sum(out * scale), mb.tbptt(2))
+
+
+def test_describing_many_offsets_holds_one_matrix_of_weights_at_a_time():
+    T = 300
+    tracemalloc.start()
+    described = mb.tbptt(60).describe(T)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 * T * T  # bytes; the 60 offsets in booleans alone would be 60·T²
+    kept = np.mean([blocks(T, 60, offset) for offset in range(60)], axis=0)
+    np.testing.assert_allclose(described.survival, [np.diagonal(kept, -lag).mean() for lag in range(T)], rtol=1e-12)
+    with pytest.raises(TypeError, match="T must be a whole number, found '9'"):
+        mb.tbptt(4).describe("9")
+
+
+def test_a_probability_may_be_any_real_number():
+    assert mb.artbp(np.float32(0.25)) == mb.artbp(0.25) == mb.artbp(np.float16(0.25))
+    assert mb.artbp(np.int64(0)) == mb.artbp(0)

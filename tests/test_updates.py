@@ -465,3 +465,31 @@ def test_an_update_waits_for_no_device(xp):
             for _, gradients in mb.updates(model, x, y, loss, schedule):
                 opt.step(gradients)
             assert (counter.syncs, counter.to_host) == (0, 0)
+
+
+NO_GRADIENT = [
+    (mb.tanh, TypeError, "found function: put it among the layers of a Sequential"),
+    (mb.LSTM, TypeError, "found the class LSTM: call it"),
+    ("lstm", TypeError, "must be a cell, a layer or another Module, found str"),
+    (None, TypeError, "found NoneType"),
+    (mb.Dropout(0.5, rng=0), ValueError, "Dropout has no parameters: there is no gradient"),
+    (mb.Sequential(mb.tanh), ValueError, "Sequential has no parameters"),
+]
+
+
+@pytest.mark.parametrize("ask", ["bptt", "updates", "compare", "contributions"])
+def test_what_has_no_gradient_is_refused_by_name_wherever_a_model_is_asked_for(ask):
+    x, more = np.ones((4, 2, 1)), [] if ask == "contributions" else [mb.tbptt(2)]
+    for model, kind, words in NO_GRADIENT:
+        with pytest.raises(kind, match=words):
+            getattr(mb, ask)(model, x, x, mb.mse, *more)
+
+
+def test_a_loss_that_is_complex_or_does_not_depend_on_the_outputs_is_refused_in_words():
+    model, x = mb.Linear(1, 1, rng=0, dtype=f64), np.ones((4, 2, 1))
+    imaginary = mb.Linear(1, 1, rng=0, dtype=np.complex128)
+    for first in (lambda *a: mb.bptt(*a, mb.tbptt(2)), lambda *a: next(mb.updates(*a, mb.tbptt(2))), mb.contributions):
+        with pytest.raises(ValueError, match="the loss does not depend on the outputs"):
+            first(model, x, x, lambda out, y: mb.sum(mb.Tensor(y)))
+        with pytest.raises(TypeError, match="the loss is complex"):
+            first(imaginary, x, x, squares)

@@ -118,6 +118,7 @@ def _moments(
     x, y = task.sample(options.batch)
     x = x if task.ids else to_backend(x)
     about = {k: v for k, v in vars(options).items() if isinstance(v, str | int | float) and k != "command"}
+    about |= {k: shown(v) for k, v in about.items() if isinstance(v, str)}  # a file's name need not be UTF-8
     about |= {"trained_steps": 0, "minibptt": version("minibptt"), "python": platform.python_version()}
     keywords: dict[str, Any] = {"draws": options.draws, "progress": _Comparing(), "about": about}
     given = (model, x, y, task.loss, schedules)

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from ..contributions import Contributions
+from ..given import as_schedule
 from ..module import Rng
 from ..truncation import Plan, Schedule
 from .style import BLUE, GREY, HURTS, ORANGE, bare, signed_shares, slide, visible
@@ -24,7 +25,7 @@ MOST_SYMBOLS = 48
 
 def contributions(
     c: Contributions,
-    schedule: Schedule | None = None,
+    schedule: Schedule | Any = None,
     ax: Any = None,
     symbols: Sequence[str] = "",
     targets: Sequence[str] = "",
@@ -32,13 +33,15 @@ def contributions(
 ) -> Any:
     """The signed shares P[t, s] as a triangle: source step across, loss step down; blue helps, orange hurts.
 
-    schedule: its kept pairs are outlined, its cuts drawn, and what it loses is faded; rng: for one that draws its cuts,
-    of which one draw is shown. symbols, targets: one character for each step, along the source and the loss axis where
-    T ≤ 48. ax: the triangle alone in it; None: a new figure, with the sums over each source and each loss step at the
-    margins. The colours are linear within 1 % of the end of their scale and logarithmic beyond; pairs that hurt by more
-    than that carry a minus, for grey print. Returns the triangle's Axes. ValueError where the full gradient is zero.
+    schedule: its kept pairs are outlined, its cuts drawn, and what it loses is faded; or an array of weights, as for
+    `bptt`. rng: for one that draws its cuts, of which one draw is shown. symbols, targets: one character for each step,
+    along the source and the loss axis where T ≤ 48. ax: the triangle alone in it; None: a new figure, with the sums
+    over each source and each loss step at the margins. The colours are linear within 1 % of the end of their scale and
+    logarithmic beyond; pairs that hurt by more than that carry a minus, for grey print. Returns the triangle's Axes.
+    ValueError where the full gradient is zero, TypeError for what is no schedule.
     """
     share = signed_shares(c)
+    schedule = None if schedule is None else as_schedule(schedule)
     plan = None if schedule is None else schedule.plan(c.T, rng)
     w = np.tril(np.ones_like(share)) if plan is None else plan.coverage()
     title = "Share of the gradient by pair of steps"

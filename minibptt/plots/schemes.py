@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..contributions import Contributions
+from ..given import as_schedules
 from ..module import Rng, check_size
 from ..truncation import Schedule
 from .style import BLUE, signed_shares, slide
@@ -34,12 +35,9 @@ def schemes(
     for what is no schedule.
     """
     check_size("schemes", T=T)
-    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    schedules = as_schedules(schedules)
     if not schedules:
         raise ValueError("schemes needs at least one schedule, for example [minibptt.tbptt(4)]")
-    for schedule in schedules:
-        if not isinstance(schedule, Schedule):
-            raise TypeError(f"schedules are made by full(), tbptt(k) and artbp(p); found {schedule!r}")
     if c is not None and c.T != T:
         raise ValueError(f"the contributions are over {c.T} steps, the schemes over {T}: give schemes(c.T, …, c)")
     plans = [schedule.plan(T, rng) for schedule in schedules]

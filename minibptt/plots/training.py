@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from ..report import MEASURES, Comparison
+from ..measures import MEASURES
+from ..report import Comparison
 from ..truncation import Full, Schedule
 from .style import GREY, LOOKS, bare, slide
 
@@ -25,8 +26,8 @@ def training(history: Any, ax: Any = None, measure: str = "share", schedules: Se
     """A measure over the training steps, a line for each schedule with its band over offsets; below, the loss.
 
     history: anything whose `moments` are pairs (training steps, Comparison) over the same schedules. measure: a key of
-    report.MEASURES. schedules: which to draw, at most six; default: all but full BPTT, which is the line that they are
-    held against. ax: two Axes, one for the upper panel alone, or None for a new figure. Returns the Axes.
+    measures.MEASURES. schedules: which to draw, at most six; default: all but full BPTT, which is the line that they
+    are held against. ax: two Axes, one for the upper panel alone, or None for a new figure. Returns the Axes.
     ValueError for no moments, moments whose schedules differ, an unknown measure or schedule, none to draw or more
     than six, and where no value is finite.
     """
