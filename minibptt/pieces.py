@@ -12,7 +12,7 @@ from typing import Any
 from .module import generators, random_states, restore_random
 from .nest import map_nest
 from .sequence import run
-from .tape import cut, no_tape
+from .tape import Tape, cut, no_tape
 from .tensor import Tensor, tensors
 
 
@@ -26,9 +26,10 @@ class Pieces:
         self.model, self.x, self.T, self.reached = model, x, x.shape[0], 0
         self._flags = {"mask": mask, "resets": resets}
         self._generators = generators(model)
-        # The initial state has no past here, but a parameter in it learns.
+        # The initial state has no past: one from a tape is refused, as everywhere; but a parameter in it learns.
+        fresh = Tape()
         with no_tape():
-            initial = map_nest(lambda h: h if h.is_parameter else cut(h), tensors(state))
+            initial = map_nest(lambda h: cut(h) if fresh.slot_of(h) is None else h, tensors(state))
         self._stored: dict[int, tuple[Any, list[Any]]] = {0: (initial, [])}
 
     def begin(self) -> None:

@@ -65,10 +65,10 @@ def updates(
 
     A loss with a keyword `count` (`mse`, `cross_entropy`) is asked on the steps that the update owns, as
     loss(outputs[a:b], y[a:b], count=…), also with mask=… where there is padding; count is the number of real target
-    entries of the whole sequence, so that these parts add up to the whole loss, and y is (T, B, …). Any other loss is
-    a function of all outputs: the sequence is run once without a tape at the start, and each update asks the loss on
-    the newest outputs that are known and uses the part of the gradient that falls on its own steps; the loss is then
-    that of the whole sequence. It is a scalar tensor, which is not read here.
+    entries of the whole sequence, to be divided by, so that these parts add up to the whole loss; y is (T, B, …). Any
+    other loss is a function of all outputs: the sequence is run once without a tape at the start, and each update asks
+    the loss on the newest outputs that are known and uses the part of the gradient that falls on its own steps; the
+    loss is then that of the whole sequence. It is a scalar tensor, which is not read here.
 
     Dropout is as the model has it. schedule: or an array of weights (T, T) whose rows are products of factors. rng: for
     a schedule that draws its cuts. Other arguments as for `bptt`. TypeError for what is no schedule or no model;

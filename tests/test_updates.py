@@ -493,3 +493,14 @@ def test_a_loss_that_is_complex_or_does_not_depend_on_the_outputs_is_refused_in_
             first(model, x, x, lambda out, y: mb.sum(mb.Tensor(y)))
         with pytest.raises(TypeError, match="the loss is complex"):
             first(imaginary, x, x, squares)
+
+
+def test_a_state_that_still_has_its_past_is_refused_as_everywhere():
+    model, x = mb.RNN(2, 3, rng=0, dtype=f64), np.ones((4, 1, 2))
+    with mb.Tape():
+        _, state = model(x)
+    for ask in (mb.bptt, mb.updates, mb.contributions):
+        arguments = (model, x, np.zeros((4, 1, 3)), mb.mse) + (() if ask is mb.contributions else (mb.tbptt(2),))
+        with pytest.raises(mb.TapeError, match="made on another tape"):
+            ask(*arguments, state=state)
+        ask(*arguments, state=mb.cut(state))
