@@ -24,7 +24,9 @@ streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions
-plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
+unrolled wiring jacobians
+plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training
+plots.network plots.planning plots.operations plots.steps plots.tape plots.adjoints plots.jacobians plots
 data tasks progress
 commands.output commands.arguments commands.compare commands.doctor
 cli __main__
