@@ -15,6 +15,7 @@ from .network import (
     FONT,
     FORWARD,
     SCISSORS,
+    WIDEST,
     Scale,
     arrowheads,
     entry,
@@ -53,7 +54,9 @@ class Steps:
         self.few = self.across >= 24  # room for arrows between the nodes
         self.node = max(3.0, min(0.36 * self.across, 0.42 * self.up, 46.0))
         self.radius = self.node / 2 / self.across if self.few else 0.0
-        self.apart = 0.13 if scale else 0.0  # how far forward edges lie above the nodes, and backward ones below
+        # How far forward edges lie above the middle of the nodes, and backward ones below.
+        self.apart = min(0.13, (0.3 * self.node + 3 if self.few else 11) / self.up) if scale else 0.0
+        self.under = max(self.node / 2, (self.apart * self.up + WIDEST / 2) if scale and self.node < 30 else 0) + 2
 
     def draw(self) -> None:
         self._cells()
@@ -137,7 +140,7 @@ class Steps:
     def _nodes(self) -> None:
         """Circles with their names inside and their values below, where there is room."""
         inside = self._size([subscript(row.name, int(s)) for row in self.rows for s in row.steps], self.node - 4, 13)
-        below = self._size([text for row in self.rows for text in row.texts], 0.94 * self.across, 12)
+        below = self._size([text for row in self.rows for text in row.texts], 0.86 * self.across, 12)
         below = below if self.up >= 44 else 0
         for row, y in zip(self.rows, self.y):
             alpha = FAINT + (1 - FAINT) * row.real
@@ -156,7 +159,7 @@ class Steps:
                     self.ax.text(column, y - 0.01, subscript(row.name, int(step)), ha="center", va="center_baseline",
                                  fontsize=inside, color=ink, zorder=6, family=FONT)  # fmt: skip
                 if below:
-                    self.ax.annotate(row.texts[n], (column, y), xytext=(0, -self.node / 2 - 2),
+                    self.ax.annotate(row.texts[n], (column, y), xytext=(0, -self.under),
                                      textcoords="offset points", ha="center", va="top", fontsize=below, zorder=6,
                                      color=str(0.75 * (1 - alpha[n])), path_effects=halo(), family=FONT)  # fmt: skip
         self.valued = bool(below)
@@ -171,7 +174,8 @@ class Steps:
         found = self.found.cuts
         places = [(cut.column - 0.5, self.y[cut.row]) for cut in found]
         apart = min(np.diff(sorted({x for x, _ in places})), default=99.0) * self.across
-        span = [((x, y - 0.45), (x, y + 0.45)) for x, y in places]
+        long = 0.45 if apart > 12 else 0.2
+        span = [((x, y - long), (x, y + long)) for x, y in places]
         lines(self.ax, span, "cut lines", colors="white", linewidths=3.5, zorder=3.5) if apart > 20 else None
         lines(self.ax, span, "boundaries", colors=GREY, linewidths=1.0, linestyles=[(0, (2, 2))], zorder=3.6)
         size = max(5.0, min(24.0, 0.9 * apart, 0.36 * self.up))
