@@ -26,7 +26,7 @@ ThroughCuts = bool | float | Callable[[Cut], float]
 
 
 class State(NamedTuple):
-    """A state that was noted: see `Tape.state`."""
+    """A state that was noted: see `Tape.state`. resets: as given there, on the host."""
 
     key: str
     steps: tuple[int, int]
@@ -34,6 +34,7 @@ class State(NamedTuple):
     kept: Tensor | None
     real: Array
     stacked: bool
+    resets: Array = None
 
 
 class Call(NamedTuple):
@@ -126,7 +127,7 @@ class Questions:
         tensors = [x for s in self._states for x in (s.tensor, s.kept) if x is not None and x.mark is self.mark]
         found = self._sweep(loss, seed, through_cuts, [x.slot for x in tensors])
         rows: dict[str, list[Array]] = {}
-        for key, _, tensor, kept, real, stacked in self._states:
+        for key, _, tensor, kept, real, stacked, _ in self._states:
             array = self._answer(tensor, found)
             xp = library_of(array)
             if kept is not None:

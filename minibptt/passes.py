@@ -67,7 +67,7 @@ def run_explicitly(
         constants = [v.shape for v, slot in zip(values, slots) if slot is None]
         outputs = tape.record(name, slots, constants, results, rule, several=True, inner=cuts)
         for h, part in zip(over_time, names):
-            tape.state(part, h, stacked=True)
+            tape.state(part, h, real=real, stacked=True, resets=resets)
         for h, part in zip(outputs[1:], names):
             h.name, h.steps = part, (last, last)
     return outputs[0], rebuild(state, list(outputs[1:]))

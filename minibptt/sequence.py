@@ -103,7 +103,8 @@ def _step_by_step(
             if tape:
                 for name, layer, (_, h), (_, kept) in zip(names, layers, leaves(new), leaves(state)):
                     with nullcontext() if layer is None else in_layer(layer):
-                        tape.state(name, h, *((kept, over_rows(real_here[t], kept)) if padded else ()))
+                        rows = (kept, over_rows(real_here[t], kept)) if padded else ()
+                        tape.state(name, h, *rows, resets=None if resets is None else resets[t])
     with tape.at(1, len(x)) if tape else nullcontext():
         return ops.stack(outputs), state
 

@@ -85,6 +85,11 @@ class Tape(Questions):
         """The states that were noted, each once: "h", or "1.h" for layer "1"."""
         return tuple(dict.fromkeys(state.key for state in self._states))
 
+    @property
+    def notes(self) -> tuple[State, ...]:
+        """What was noted of the states, in order: see `state`."""
+        return tuple(self._states)
+
     @contextmanager
     def at(self, step: int | None = None, last: int | None = None, *, layer: str | None = None) -> Iterator[Tape]:
         """Records made inside belong to step `step` (or to the range `step` to `last`) and to `layer`.
@@ -185,13 +190,21 @@ class Tape(Questions):
         return leaf
 
     def state(
-        self, name: str, tensor: Tensor, kept: Tensor | None = None, real: Array = None, *, stacked: bool = False
+        self,
+        name: str,
+        tensor: Tensor,
+        kept: Tensor | None = None,
+        real: Array = None,
+        *,
+        stacked: bool = False,
+        resets: Array = None,
     ) -> None:
         """Say that `tensor` is the state called `name` after the step that the clock stands at.
 
         `unroll` does this; in a loop of one's own it makes `adjoints` know the state. kept, real: where some rows
         are padded, the state that is carried on, and which rows are real, in a shape that broadcasts over it.
-        stacked: the tensor is the states after all the steps that the clock stands at, (T, B, H).
+        stacked: the tensor is the states after all the steps that the clock stands at, (T, B, H); real is (T, B) then.
+        resets: which rows started afresh before the step, (B,), or (T, B) where stacked; drawings show them.
         TapeError where the clock stands at no step.
         """
         if self._steps is None:
@@ -200,7 +213,7 @@ class Tape(Questions):
             if one is not None and one.mark is self.mark:  # what the caller made elsewhere keeps its name
                 one.name, one.steps = one.name or name, one.steps or self._steps
         key = f"{self._layer}.{name}" if self._layer else name
-        self._states.append(State(key, self._steps, tensor, kept, real, stacked))
+        self._states.append(State(key, self._steps, tensor, kept, real, stacked, resets))
 
     def cut_tensor(self, tensor: Tensor) -> Tensor:
         """A leaf with the value of `tensor`, the boundary between the two being kept. `cut` calls this."""

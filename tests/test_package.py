@@ -27,7 +27,9 @@ apart together gram contributions stored explore
 derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive
-plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
+unrolled wiring jacobians
+plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training
+plots.network plots.planning plots.operations plots.steps plots.tape plots.adjoints plots.jacobians plots
 data tasks progress evaluate sampling train
 lessons.registry lessons.answers lessons.check
 lessons.checks.lesson00 lessons.checks.lesson01 lessons.checks.lesson02 lessons.checks.lesson03

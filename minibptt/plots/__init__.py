@@ -4,11 +4,25 @@ Every function takes `ax=None`, returns the Axes (an array of them where a figur
 and leaves rcParams alone. A figure of its own has the size of a projector's slide, 1280 × 720 at 100 dots per inch.
 """
 
+from .adjoints import adjoints
 from .compare import compare
+from .jacobians import highway, jacobians
 from .lags import lags
 from .pairs import contributions
 from .schemes import schemes
 from .style import save
+from .tape import tape
 from .training import training
 
-__all__ = ["compare", "contributions", "lags", "save", "schemes", "training"]
+__all__ = [
+    "adjoints",
+    "compare",
+    "contributions",
+    "highway",
+    "jacobians",
+    "lags",
+    "save",
+    "schemes",
+    "tape",
+    "training",
+]
