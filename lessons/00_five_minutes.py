@@ -5,7 +5,8 @@
 # from the first character to the last. Yet each of its gradients looks at 32 characters only. Where is the line drawn,
 # what crosses it, and what does not?
 #
-# You need NumPy and derivatives. Everything that is only used here is explained in lessons 1 to 6.
+# You need NumPy and derivatives. Everything that is only used here is explained in lessons 1 to 6. Put your name into
+# the first cell; run the cells one by one, from the top.
 
 # %%
 import matplotlib.pyplot as plt

@@ -65,8 +65,9 @@ def loss_of(outputs, y):
 #
 #     ∂L/∂w_h, cut = 1·0 + 1·5 + 1·18 = 23
 #
-# That is truncated backpropagation through time with k = 1. The missing 10 is what h₁ does for L₂ through w_h·h₁: δ₂
-# lost w_h·δ₃ = 2, and 2·h₁ = 10. (δ₁ lost 6, but h₀ = 0.) The same lines in code:
+# That is truncated backpropagation through time with k = 1. The missing 10 is one pair: w_h as it is used at step 2, on
+# h₁ = 5, for the loss of step 3, which it reaches through w_h once more: 5·w_h·δ₃ = 10. (δ₁ lost 6, but h₀ = 0.) The
+# same lines in code:
 
 # %%
 h = [0.0, 5.0, 18.0, 47.0]

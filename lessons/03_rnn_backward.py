@@ -1,7 +1,8 @@
 # %% [markdown] minutes=60
 # # 3. The RNN's backward pass: derived, written, checked
 #
-# **Question.** Nine lines of NumPy train a recurrent network. Which nine, and how do you know that yours are right?
+# **Question.** A dozen lines of NumPy give the gradient of a recurrent network. Which, and how do you know that yours
+# are right?
 #
 # You need lesson 2, and matrices: rows are vectors here, so that x_t @ W_x is code and equation in one. Shapes do half
 # of the work: T steps, B rows, D inputs, H units.

@@ -106,6 +106,12 @@ def test_a_lesson_has_the_parts_that_lessons_have(name):
     assert len(set(ids)) == len(ids)
 
 
+def test_the_readme_of_the_course_has_a_row_for_every_lesson():
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for lesson in LESSONS:
+        assert f"| {lesson.number} | {lesson.title} | {lesson.minutes} |" in text
+
+
 def test_only_the_gpu_lesson_asks_for_a_gpu():
     assert {lesson.number for lesson in LESSONS if lesson.gpu} <= {12}
 
