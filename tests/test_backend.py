@@ -458,7 +458,7 @@ def test_the_stand_in_behaves_as_a_device_does():
 
 
 LIBRARY = {"xp", "library"}
-MAKERS = {"library_of", "current_library", "_load"}
+MAKERS = {"library_of", "current_library", "library_named"}
 
 
 def uses_of_the_library(tree):

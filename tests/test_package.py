@@ -14,10 +14,10 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend listing nest gradients tensor
+backend memory standin listing nest gradients tensor
 sweep asking tape dispatch places ops
 module check clipping optim
-cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
+cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
 by_hand mistakes student expected first_place check_cell
 streams archive saving layouts weights
