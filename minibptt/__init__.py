@@ -10,6 +10,7 @@ from . import weights
 from .archive import CheckpointError
 from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_numpy, use_backend
+from .benchmark import benchmark
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .cells.kernels import unfused
 from .cells.stack import Stack
@@ -19,6 +20,7 @@ from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
+from .drift import drift
 from .gradients import Gradients
 from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import platform
 from types import ModuleType
 from typing import Any
 
@@ -155,6 +156,26 @@ def backend_report() -> dict[str, str]:
         report["cupy"] = f"ok, CuPy {cupy.__version__}, {cupy.cuda.runtime.getDeviceCount()} device(s)"
         report["cupy"] += _wheels() if "side by side" in _wheels() else ""
     return report
+
+
+def device_of(library: ModuleType) -> str:
+    """What does the work of a library: the processor, or the GPU with the versions of driver and CUDA."""
+    if library is np:
+        return _processor()
+    runtime = library.cuda.runtime
+    if not hasattr(runtime, "getDeviceProperties"):
+        return "a stand-in, which is no device"
+    name = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+    return f"{name}, driver {runtime.driverGetVersion()}, CUDA {runtime.runtimeGetVersion()}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # Linux says more than `platform` does
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def available_backends() -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .backend import BackendError
-from .commands import compare, doctor
+from .commands import benchmark, compare, doctor
 from .commands.output import version
 from .listing import printable
 
-COMMANDS = (compare, doctor)
+COMMANDS = (compare, benchmark, doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

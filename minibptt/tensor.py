@@ -324,6 +324,12 @@ def move(parameter: Parameter, library: Any) -> None:
         _freeze(parameter.value)
 
 
+def recast(parameter: Parameter, dtype: Any) -> None:
+    """Give `parameter` another float type, for a copy of a model whose numbers are to be compared."""
+    parameter.value = parameter.value.astype(dtype)
+    _freeze(parameter.value)
+
+
 def moved(tensor: Tensor, library: Any) -> Tensor:
     """The values of a tensor in another library, with its name and no past; itself where it is there already."""
     if library_of(tensor.value) is library:

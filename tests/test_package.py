@@ -23,10 +23,12 @@ by_hand mistakes student expected first_place check_cell
 streams archive saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
+timings benchmark drift
 apart together gram contributions
-plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
+plots.style plots.triangle plots.benchmark plots.compare plots.drift
+plots.lags plots.pairs plots.schemes plots.training plots
 data tasks progress
-commands.output commands.arguments commands.compare commands.doctor
+commands.output commands.arguments commands.benchmark commands.compare commands.doctor
 cli __main__
 """.split()  # noqa: SIM905
 
