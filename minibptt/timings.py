@@ -50,6 +50,11 @@ class Timing:
             " (recorded)" if self.recorded else ""
         )
 
+    @property
+    def calls(self) -> str:
+        """What asking for one operation is called: NumPy has no launches, but its calls cost something too."""
+        return "calls of NumPy" if self.backend == "numpy" else "launches"
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -112,10 +117,10 @@ class Benchmark:
             first = next(row for row in self.rows if row.backend == backend)
             if fit:
                 speed = f"{1e-9 / fit.flop:.3g} GFLOP/s" if fit.flop else "arithmetic too little to see"
+                when = f", recorded {first.date}, {first.libraries}" if first.recorded else ""
                 lines.append(
-                    f"{first.place}: about {fit.launch * 1e6:.3g} µs a launch and {speed} (the model is off by "
-                    f"{fit.error:.0%}); {first.device}"
-                    + (f", recorded {first.date}, {first.libraries}" if first.recorded else "")
+                    f"{first.place}: about {fit.launch * 1e6:.3g} µs for each of its {first.calls}, {speed} (the model "
+                    f"is off by {fit.error:.0%}); {first.device}{when}"
                 )
         lines += [f"Not measured: {why}" for why in self.missing.values()]
         return "\n".join(lines)

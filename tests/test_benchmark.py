@@ -158,7 +158,7 @@ def test_the_crossover_is_where_two_power_laws_meet():
 def test_the_table_has_medians_spread_launches_and_says_what_is_missing():
     text = both(missing={"cupy": "no device was found"}, title="A try").table()
     assert text.startswith("A try\n") and text.count("GPU") == 21 and text.count("CPU") == 21
-    assert "about 5 µs a launch and 1e+03 GFLOP/s" in text
+    assert "about 5 µs for each of its launches, 1e+03 GFLOP/s" in text
     assert "Not measured: no device was found" in text
 
 

@@ -122,7 +122,7 @@ def _regimes(ax: Any, fit: Fit, line: list[Timing], over: str, ends: tuple[float
     where = f"{line[0].cell.upper()} on the {line[0].place}"
     if edge > low:
         ax.axvspan(low, edge, color=GREY, alpha=0.13, linewidth=0, zorder=0)
-        _word(ax, f"{where} bound by launches", low, edge)
+        _word(ax, f"{where} bound by {line[0].calls}", low, edge)
     if edge < high:
         _word(ax, f"{where} bound by arithmetic", edge, high)
 
