@@ -9,8 +9,10 @@ from typing import Any as _Any
 from . import weights
 from .archive import CheckpointError
 from .asking import TapeError
-from .backend import BackendError, available_backends, synchronize, to_backend, to_numpy, use_backend
+from .backend import BackendError, available_backends, synchronize, to_numpy, use_backend
+from .benchmark import benchmark
 from .cells import Cell, GRUCell, LSTMCell, RNNCell
+from .cells.kernels import unfused
 from .cells.stack import Stack
 from .check import GradientCheck, GradientError, check_gradient
 from .check_cell import CellCheck, check_cell, check_step
@@ -20,12 +22,14 @@ from .contributions import Contributions, contributions
 from .cutting import bptt
 from .derivations.derivation import Derivation
 from .derive import derive
+from .drift import drift
 from .evaluate import evaluate
 from .explore import explore
 from .gradients import Gradients
 from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse
+from .memory import device_memory, peak_memory
 from .module import Module
 from .ops import (
     abs,
@@ -66,7 +70,7 @@ from .report import Comparison
 from .sampling import sample
 from .saving import load, save
 from .sequence import unroll
-from .states import reset
+from .states import reset, to_backend
 from .streams import stream_batches
 from .summary import summary
 from .tape import Tape, cut, no_tape

@@ -7,7 +7,9 @@ arrays are made. Nothing is copied between host and device unless one of `to_num
 
 from __future__ import annotations
 
+import functools
 import importlib
+import platform
 from types import ModuleType
 from typing import Any
 
@@ -37,7 +39,7 @@ def library_of(array: Array) -> ModuleType:
         if isinstance(array, np.ndarray | np.generic):
             return np
         if _is_cupy(array):
-            return _load("cupy")
+            return library_named("cupy")
         raise TypeError(f"expected a NumPy or CuPy array, found {type(array).__name__}")
     return library
 
@@ -64,7 +66,7 @@ def _is_cupy(x: object) -> bool:
     return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "dtype")
 
 
-def _load(name: str | ModuleType) -> ModuleType:
+def library_named(name: str | ModuleType) -> ModuleType:
     """The array library called `name`, ready for use. BackendError says what is missing and what to do."""
     if isinstance(name, ModuleType):
         return name
@@ -74,31 +76,49 @@ def _load(name: str | ModuleType) -> ModuleType:
         raise BackendError(f"unknown backend {name!r}: expected one of {', '.join(map(repr, BACKENDS))}")
     try:
         cupy = importlib.import_module("cupy")
-    except ImportError as error:
+    except Exception as error:  # a damaged installation may raise anything
         raise BackendError(
-            f"backend 'cupy' was asked for, but CuPy cannot be imported ({error}).{_two_wheels()} "
-            "Install it with pip install 'minibptt[gpu]' (CUDA 12) or 'minibptt[gpu13]' (CUDA 13), "
+            f"backend 'cupy' was asked for, but CuPy cannot be imported ({' '.join(str(error).split())[:300]})."
+            f"{_wheels()} Install it with pip install 'minibptt[gpu]' (CUDA 12) or 'minibptt[gpu13]' (CUDA 13), "
             "or stay on the CPU with use_backend('numpy')."
         ) from None
+    if not hasattr(cupy, "is_available"):  # an empty folder is left over where one of two wheels was uninstalled
+        raise BackendError(
+            f"backend 'cupy' was asked for, but the folder of CuPy is damaged.{_wheels()} Uninstall every wheel of "
+            "CuPy, install one again, or stay on the CPU with use_backend('numpy')."
+        )
     if not cupy.is_available():
         raise BackendError(
             f"backend 'cupy' was asked for and CuPy {cupy.__version__} is installed, but it finds no usable "
-            f"CUDA device.{_two_wheels()} Check the driver with nvidia-smi, choose a GPU runtime (on Colab: "
-            "Runtime > Change runtime type), or stay on the CPU with use_backend('numpy')."
+            f"CUDA device: {_driver(cupy)}.{_wheels()} Check the driver with nvidia-smi, choose a GPU runtime (on "
+            "Colab: Runtime > Change runtime type), or stay on the CPU with use_backend('numpy')."
         )
     _library_of_type[cupy.ndarray] = cupy
     return cupy
 
 
-def _two_wheels() -> str:
-    """CuPy's wheels for CUDA 12 and 13 install into the same folder and break each other."""
+def _wheels() -> str:
+    """Which wheels of CuPy are installed. Those for CUDA 12 and 13 share a folder and break each other."""
     import importlib.metadata  # slow to load, and seldom needed
 
     installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
-    wheels = sorted(name for name in installed if name and name.lower().startswith("cupy-cuda"))
+    wheels = sorted(name for name in installed if name and name.lower().startswith("cupy"))
     if len(wheels) < 2:
-        return ""
+        return f" Found the wheel {wheels[0]}." if wheels else ""
     return f" Found {' and '.join(wheels)} side by side: uninstall all of them, then install one."
+
+
+def _driver(cupy: Any) -> str:
+    """What CuPy says of the driver."""
+    runtime = cupy.cuda.runtime
+    try:
+        driver, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    except Exception as error:
+        return f"the driver does not answer ({error})"
+    if not driver:
+        return "no NVIDIA driver is installed"
+    versions = [f"{v // 1000}.{v % 1000 // 10}" for v in (driver, needed)]
+    return f"the driver knows CUDA {versions[0]}, CuPy was built for CUDA {versions[1]}"
 
 
 class use_backend:
@@ -109,7 +129,7 @@ class use_backend:
 
     def __init__(self, name: str | ModuleType):
         global _current
-        library = _load(name)
+        library = library_named(name)
         self._before, _current = _current, library
 
     def __enter__(self) -> use_backend:
@@ -129,12 +149,33 @@ def backend_report() -> dict[str, str]:
     """For each backend either "ok ..." or what is wrong with it, in one sentence."""
     report = {"numpy": f"ok, NumPy {np.__version__}"}
     try:
-        cupy = _load("cupy")
+        cupy = library_named("cupy")
     except BackendError as error:
         report["cupy"] = str(error)
     else:
         report["cupy"] = f"ok, CuPy {cupy.__version__}, {cupy.cuda.runtime.getDeviceCount()} device(s)"
+        report["cupy"] += _wheels() if "side by side" in _wheels() else ""
     return report
+
+
+def device_of(library: ModuleType) -> str:
+    """What does the work of a library: the processor, or the GPU with the versions of driver and CUDA."""
+    if library is np:
+        return _processor()
+    runtime = library.cuda.runtime
+    if not hasattr(runtime, "getDeviceProperties"):
+        return "a stand-in, which is no device"
+    name = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+    return f"{name}, driver {runtime.driverGetVersion()}, CUDA {runtime.runtimeGetVersion()}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # Linux says more than `platform` does
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def available_backends() -> tuple[str, ...]:
@@ -152,7 +193,7 @@ def to_numpy(x: Any) -> np.ndarray:
 
 def to_backend(x: Any, name: str | ModuleType | None = None) -> Array:
     """The value of a tensor, array or number as an array of backend `name` (default: the current one)."""
-    library = _current if name is None else _load(name)
+    library = _current if name is None else library_named(name)
     x = getattr(x, "value", x)
     if is_array(x) and library_of(x) is library:
         return x
@@ -165,6 +206,19 @@ def host_array(what: str, x: Any) -> np.ndarray:
     if is_array(x) and library_of(x) is not np:
         raise BackendError(f"{what} must be on the host; found a {name_of(library_of(x))} array: use mb.to_numpy(x)")
     return np.asarray(x)
+
+
+@functools.cache
+def elementwise_kernel(
+    library: ModuleType, inputs: str, outputs: str, operation: str, name: str, preamble: str = ""
+) -> Any:
+    """One launch for many operations: `library.ElementwiseKernel`, its body in C. BackendError for NumPy.
+
+    It is compiled when it is first called, so that making one needs no device.
+    """
+    if not hasattr(library, "ElementwiseKernel"):
+        raise BackendError(f"{name}: kernels run on a device; {name_of(library)} has none")
+    return library.ElementwiseKernel(inputs, outputs, operation, name, preamble=preamble)
 
 
 def synchronize(array: Array = None) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from .backend import synchronize
+from .backend import library_of, synchronize
 from .cells import buffers
 from .cutting import accumulate, factor_of
 from .given import as_schedules
 from .gradients import Gradients
 from .measures import MEASURES, Judge, RunningNoise
+from .memory import peak_memory
 from .module import Rng, check_model, check_size, evaluating
 from .objective import call_loss, owned, refuse_parameters_in_the_loss
 from .parts import parts_of
@@ -166,18 +166,10 @@ def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int
         gradients = work()
         synchronize(_an_array(gradients))
         times.append(time.perf_counter() - start)
+    library = library_of(_an_array(gradients))
     del gradients
     buffers.clear()  # so that this run pays for its arrays
-    running = tracemalloc.is_tracing()
-    if not running:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    work()
-    peak = tracemalloc.get_traced_memory()[1] - before
-    if not running:
-        tracemalloc.stop()
-    return peak, statistics.median(times)
+    return peak_memory(work, library), statistics.median(times)
 
 
 def _an_array(gradients: Gradients) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Array, to_backend
-from .tensor import Parameter, parameter
+from .backend import Array, is_array, library_named, to_backend
+from .tensor import Parameter, Tensor, move, moved, parameter
 
 Rng = int | np.random.Generator | None
 
@@ -51,6 +51,23 @@ class Module:
     def eval(self) -> Module:
         """Turn dropout off, here and in every module inside. Returns the module."""
         return self.train(False)
+
+    def to(self, name: Any) -> Module:
+        """Bring every parameter, and every tensor and array among the attributes, to the backend "numpy" or "cupy".
+
+        Values are kept to the bit. Move the state with `to_backend`, the optimiser with its own `to`. Returns itself.
+        BackendError where the library cannot be used; nothing has moved then.
+        """
+        library = library_named(name)
+        for _, p in self.named_parameters():
+            move(p, library)
+        for module in self.modules():
+            for key, value in list(vars(module).items()):
+                if is_array(value):
+                    object.__setattr__(module, key, to_backend(value, library))
+                elif type(value) is Tensor:
+                    object.__setattr__(module, key, moved(value, library))
+        return self
 
     def modules(self) -> Iterator[Module]:
         """This module and every module inside, each once."""

@@ -138,7 +138,7 @@ def matmul(xp, a, b):
             # dot, because NumPy's matmul takes a slow path where there is just one row.
             return lambda: xp.dot(g, b.T).reshape(shape), lambda: xp.dot(rows.T, g)
 
-        return (rows @ b).reshape(*shape[:-1], b.shape[-1]), rule_of_rows
+        return xp.matmul(rows, b).reshape(*shape[:-1], b.shape[-1]), rule_of_rows
     A = a[None, :] if a.ndim == 1 else a
     B = b[:, None] if b.ndim == 1 else b
     a_shape, b_shape = a.shape, b.shape

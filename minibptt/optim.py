@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .backend import Array, is_array, library_of, to_backend, to_numpy
+from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
 from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value
 from .gradients import Gradients
 from .tensor import Parameter, assign
@@ -87,10 +87,29 @@ class Optimiser:
         if set(gradients) != set(self.parameters):
             raise ValueError(f"{what}: gradients of {sorted(gradients)}, parameters {sorted(self.parameters)}")
         for name, p in self.parameters.items():
+            arrays = {f"the gradient of {name}": gradients[name]}
+            arrays |= {f"{moment} of {name}": getattr(self, moment)[name] for moment in self.moments}
+            for which, array in arrays.items():
+                if library_of(array) is not library_of(p.value):
+                    found, here = name_of(library_of(array)), name_of(library_of(p.value))
+                    raise BackendError(
+                        f"{what}: {which} is a {found} array, the parameter a {here} one: model.to(…), "
+                        "optimiser.to(…) and the data must go to one backend"
+                    )
             if gradients[name].shape != p.shape:
                 raise ValueError(
                     f"{what}: the gradient of {name} has shape {gradients[name].shape}, the parameter {p.shape}"
                 )
+
+    def to(self, name: Any) -> Optimiser:
+        """Bring its own arrays to the backend "numpy" or "cupy"; the model moves with its own `to`. Returns itself."""
+        library = library_named(name)
+        for moment in self.moments:
+            arrays = getattr(self, moment)
+            setattr(self, moment, {name: to_backend(a, library) for name, a in arrays.items()})
+        if is_array(self._taken):
+            self._taken = to_backend(self._taken, library)
+        return self
 
     def state(self) -> dict[str, Any]:
         """Everything that the next steps depend on, by flat names: numbers ("lr", "t", …) and arrays ("m/0.W", …).

@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from . import ops
-from .backend import BackendError, host_array, library_of, name_of, use_backend
+from . import backend, ops
+from .backend import (
+    BackendError,
+    current_library,
+    host_array,
+    is_array,
+    library_named,
+    library_of,
+    name_of,
+    use_backend,
+)
 from .cells.base import Cell
 from .module import first_array
 from .nest import leaves, map_nest, rebuild
 from .tape import cut, open_tape
-from .tensor import Tensor, tensors
+from .tensor import Tensor, moved, tensors
 
 # --- where a layer stands ----------------------------------------------------------------------------------------
 
@@ -152,6 +161,20 @@ def cut_by_layer(state: Any, layers: list[str | None]) -> Any:
         with nullcontext() if layer is None else in_layer(layer):
             new.append(cut(h))
     return rebuild(state, new)
+
+
+def to_backend(x: Any, name: Any = None) -> Any:
+    """The values of x in the backend `name` (default: the current one): `state = mb.to_backend(state, "cupy")`.
+
+    x: a tensor, array or number, of which an array comes back; or a nesting of tuples, lists and dicts with tensors or
+    arrays in it, such as the state of a model, of which the same nesting comes back, its tensors without a past.
+    What is there already is not copied.
+    """
+    nested = isinstance(x, list | tuple | dict)
+    if not nested or not any(isinstance(leaf, Tensor) or is_array(leaf) for _, leaf in leaves(x)):
+        return backend.to_backend(x, name)
+    library = current_library() if name is None else library_named(name)
+    return map_nest(lambda h: moved(h, library) if isinstance(h, Tensor) else backend.to_backend(h, library), x)
 
 
 def reset(state: Any, rows: Any = None) -> Any:

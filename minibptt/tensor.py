@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend import Array, BackendError, as_array, current_library, is_array, library_of, name_of, to_numpy
+from .backend import Array, BackendError, as_array, current_library, is_array, library_of, name_of, to_backend, to_numpy
 from .listing import brief, subscript
 from .nest import leaves, map_nest
 
@@ -312,6 +312,29 @@ def assign(parameter: Parameter, value: Any) -> None:
         raise ValueError(f"assign: {parameter.label} has shape {old.shape}, the new value has shape {new.shape}")
     parameter.value = new.astype(old.dtype, copy=False)
     _freeze(parameter.value)
+
+
+def move(parameter: Parameter, library: Any) -> None:
+    """Bring the value of `parameter` to another library; nothing happens where it is there already.
+
+    A tape that recorded the old value refuses to be differentiated from then on.
+    """
+    if library_of(parameter.value) is not library:
+        parameter.value = library.array(to_backend(parameter.value, library))
+        _freeze(parameter.value)
+
+
+def recast(parameter: Parameter, dtype: Any) -> None:
+    """Give `parameter` another float type, for a copy of a model whose numbers are to be compared."""
+    parameter.value = parameter.value.astype(dtype)
+    _freeze(parameter.value)
+
+
+def moved(tensor: Tensor, library: Any) -> Tensor:
+    """The values of a tensor in another library, with its name and no past; itself where it is there already."""
+    if library_of(tensor.value) is library:
+        return tensor
+    return Tensor(to_backend(tensor.value, library), tensor.name, tensor.weak)
 
 
 def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor:

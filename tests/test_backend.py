@@ -149,10 +149,12 @@ def no_cupy(monkeypatch):
     importing(monkeypatch, ModuleNotFoundError("No module named 'cupy'"))
 
 
-def fake_cupy(available):
+def fake_cupy(available, driver=0):
     cupy = ModuleType("cupy")
     vars(cupy).update({name: value for name, value in vars(strict).items() if not name.startswith("_")})
     cupy.__version__, cupy.is_available = "14.2.0", lambda: available
+    versions = dict(getDeviceCount=lambda: 1, driverGetVersion=lambda: driver, runtimeGetVersion=lambda: 12090)
+    cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(**versions))
     cupy.ndarray = type("ndarray", (DeviceArray,), {"__module__": "cupy"})
     cupy.asarray = lambda x, dtype=None: cupy.ndarray(np.array(x, dtype))
     cupy.full = lambda shape, fill, dtype=None: cupy.ndarray(np.full(shape, fill, dtype))
@@ -185,8 +187,61 @@ def test_where_cupy_finds_no_device_the_message_says_what_was_found_and_what_to_
     message = message_of()
     for word in ("'cupy' was asked for", "CuPy 14.2.0", "no usable CUDA device", "nvidia-smi", "use_backend('numpy')"):
         assert word in message
+    assert "no NVIDIA driver is installed" in message and "Found the wheel cupy-cuda12x" in message
     assert "side by side" not in message
     assert mb.available_backends() == ("numpy",)
+    assert type(mb.zeros(2).value) is np.ndarray  # who asked for nothing works on
+
+
+def test_where_the_driver_is_too_old_both_versions_are_named(monkeypatch):
+    importing(monkeypatch, fake_cupy(available=False, driver=11040))
+    assert "the driver knows CUDA 11.4, CuPy was built for CUDA 12.9" in message_of()
+
+
+def test_where_the_driver_does_not_answer_its_error_is_in_the_message(monkeypatch):
+    cupy = fake_cupy(available=False)
+
+    def broken():
+        raise RuntimeError("cudaErrorUnknown")
+
+    cupy.cuda.runtime.driverGetVersion = broken
+    importing(monkeypatch, cupy)
+    assert "the driver does not answer (cudaErrorUnknown)" in message_of()
+
+
+@pytest.mark.parametrize("error", [ImportError("libnvrtc.so.12: no such file"), AttributeError("no\nattribute 'x'")])
+def test_where_importing_cupy_fails_whatever_is_raised_is_in_the_message(monkeypatch, error):
+    importing(monkeypatch, error)
+    wheels(monkeypatch, "cupy-cuda13x")
+    message = message_of()
+    assert " ".join(str(error).split()) in message and "Found the wheel cupy-cuda13x" in message
+
+
+def test_a_folder_that_one_of_two_wheels_left_behind_is_not_taken_for_cupy(monkeypatch):
+    importing(monkeypatch, ModuleType("cupy"))
+    wheels(monkeypatch, "cupy-cuda12x")
+    message = message_of()
+    assert "the folder of CuPy is damaged" in message and "Uninstall every wheel of CuPy" in message
+    assert mb.available_backends() == ("numpy",)
+
+
+def test_two_wheels_are_named_even_where_cupy_works(monkeypatch):
+    importing(monkeypatch, fake_cupy(available=True))
+    wheels(monkeypatch, "cupy-cuda12x", "cupy-cuda13x")
+    assert backend.backend_report()["cupy"].startswith(
+        "ok, CuPy 14.2.0, 1 device(s) Found cupy-cuda12x and cupy-cuda13x"
+    )
+    assert mb.available_backends() == ("numpy", "cupy")
+
+
+def test_the_real_cupy_without_a_device_says_so_and_nothing_raises_at_import():
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if cupy.is_available():
+        pytest.skip("there is a device")
+    assert f"CuPy {cupy.__version__} is installed, but it finds no usable CUDA device" in message_of()
+    for ask in (lambda: mb.Linear(1, 1, rng=0).to("cupy"), lambda: mb.to_backend(np.ones(1), "cupy")):
+        with pytest.raises(mb.BackendError, match="no usable CUDA device"):
+            ask()
 
 
 def test_two_wheels_of_cupy_are_both_named(monkeypatch):
@@ -458,7 +513,7 @@ def test_the_stand_in_behaves_as_a_device_does():
 
 
 LIBRARY = {"xp", "library"}
-MAKERS = {"library_of", "current_library", "_load"}
+MAKERS = {"library_of", "current_library", "library_named"}
 
 
 def uses_of_the_library(tree):
@@ -466,6 +521,8 @@ def uses_of_the_library(tree):
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "xp":
+            yield node.attr, called.get(id(node)), node.lineno  # s.xp.NAME, p.saved.xp.NAME
         if not isinstance(node, ast.Attribute) or (id(node) in inner and id(node) not in called):
             continue
         path, root = [node.attr], node.value
@@ -526,6 +583,8 @@ def test_the_search_for_names_finds_what_cupy_does_not_have():
         "current_library().block([1])",
         "xp.stack(xs, 0, None, 1)",
         "xp.exp(x, where=m)",
+        "s.xp.vecdot(x, x)",
+        "p.saved.xp.max(x, initial=0)",
     ):
         assert len(complaints(wrong)) == 1, wrong
 

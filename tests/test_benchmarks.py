@@ -2,12 +2,21 @@
 experiment's stream, losses and ways of training are what it says they are."""
 
 import csv
+import ctypes
 import importlib.util
+import shutil
+import subprocess
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+import minibptt as mb
+from minibptt import standin
+from minibptt.benchmark import sweep
 
 
 def load(name):
@@ -17,9 +26,8 @@ def load(name):
     return module
 
 
-peers, coin = load("peers"), load("coin")
-peers, recompute, influence = load("peers"), load("recompute"), load("influence")
-characters = load("characters")
+peers, coin, characters = load("peers"), load("coin"), load("characters")
+recompute, influence, device = load("recompute"), load("influence"), load("device")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -217,3 +225,104 @@ def test_what_is_in_docs_says_that_the_lstm_beats_the_trigram():
         rows = list(csv.DictReader(file))
     last = [row for row in rows if row["train_bits"] and row["updates"]][-1]
     assert float(last["held_out_bits"]) < float(next(r for r in rows if r["model"] == "trigram")["held_out_bits"]) - 0.3
+
+
+# --- the script for a device, where there is none ---------------------------------------------------------------------
+
+
+def test_without_a_device_the_script_says_so_and_ends_with_2(tmp_path, monkeypatch, capsys):
+    def missing(name):
+        raise mb.BackendError("backend 'cupy' was asked for, but there is none")
+
+    monkeypatch.setattr(device.backend, "library_named", missing)
+    assert device.main(["--out", str(tmp_path / "out")]) == 2
+    assert "nothing to check here: backend 'cupy' was asked for" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """The stand-in with what the script asks of CuPy besides; its graph is what ran while it was captured."""
+    waits = []
+
+    class Stream:
+        def __init__(self, non_blocking=False):
+            assert non_blocking
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            pass
+
+        def synchronize(self):
+            pass
+
+        def begin_capture(self, mode):
+            assert mode == 1
+            waits.append(standin.counter.syncs)
+
+        def end_capture(self):
+            waits.append(standin.counter.syncs)
+            return SimpleNamespace(launch=lambda stream: None)
+
+    def run(self, hosts, size, real=standin.ElementwiseKernel.run):
+        if self.name != "product":
+            return real(self, hosts, size)
+        hosts["y"][...] = hosts["a"] @ hosts["b"]
+
+    for name, value in {
+        "Stream": Stream,
+        "MemoryPool": lambda: standin.pool,
+        "using_allocator": lambda allocator: nullcontext(),
+        "runtime": SimpleNamespace(streamCaptureModeThreadLocal=1),
+    }.items():
+        monkeypatch.setattr(standin.xp.cuda, name, value, raising=False)
+    monkeypatch.setattr(standin.Pool, "malloc", None, raising=False)
+    monkeypatch.setattr(standin.ElementwiseKernel, "run", run)
+    monkeypatch.setattr(device, "PEER_SHAPES", [(3, 2, 4, 4)])
+    monkeypatch.setattr(device, "sweep", lambda cells, *sizes, **options: sweep(cells, (3, 5), (2,), (4,), **options))
+    return waits
+
+
+def test_the_script_goes_through_all_its_parts(pretended, tmp_path, capsys):
+    assert device.check(standin.xp, tmp_path, 1e4) is True
+    text = capsys.readouterr().out
+    assert "parity, float64" in text and "Everything as it should be" in text and "FAILED" not in text
+    assert text.count("captured, so nothing waited") == 3 and len(pretended) == 6
+    assert pretended[0] == pretended[1] and pretended[2] == pretended[3]
+    files = {"parity.csv", "graph.csv", "peers-device.csv", "benchmark.csv", "benchmark.png"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    with open(tmp_path / "parity.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(device.LAYERS) * 2 * 2 * 2 and all(row["date"] and row["device"] for row in rows)
+
+
+def test_the_script_says_what_differs_and_what_could_not_be_captured(pretended, tmp_path, monkeypatch, capsys):
+    real = device.passes
+
+    def wrong(name, engine, dtype, library, options):
+        found = real(name, engine, dtype, library, options)
+        if library is not np and (name, engine, dtype, bool(options)) == ("gru after", "explicit", np.float64, True):
+            found["outputs"][0, 0, 0] += 1e-6
+        return found
+
+    monkeypatch.setattr(device, "passes", wrong)
+    monkeypatch.setattr(device, "training_step", lambda model, *rest: rest[1].get())
+    assert device.check(standin.xp, tmp_path, 0) is False  # and no time for the rest
+    text = capsys.readouterr().out
+    assert text.count("DIFFERS") == 1 and "gru after, explicit, float64, all" in text
+    assert text.count("CAPTURE FAILED") == 3 and text.count("left out for want of time") == 6
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed")
+def test_the_product_that_can_be_captured_is_a_product(tmp_path):
+    source = (
+        "void f(const T *a, const T *b, int K, int N, T *y, ptrdiff_t size) { for (ptrdiff_t i = 0; i < size; ++i) {"
+    )
+    (tmp_path / "f.c").write_text(f"#include <stddef.h>\n#define T double\n{source}{device.PRODUCT}}} }}")
+    subprocess.run(["cc", "-shared", "-fPIC", str(tmp_path / "f.c"), "-o", str(tmp_path / "f.so")], check=True)
+    a, b, y = np.random.default_rng(0).random((3, 5)), np.random.default_rng(1).random((5, 4)), np.empty((3, 4))
+    at = [array.ctypes.data_as(ctypes.c_void_p) for array in (a, b, y)]
+    ctypes.CDLL(str(tmp_path / "f.so")).f(at[0], at[1], 5, 4, at[2], ctypes.c_ssize_t(12))
+    np.testing.assert_allclose(y, a @ b, rtol=1e-14)

@@ -14,21 +14,22 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend listing nest gradients tensor
+backend memory standin listing nest gradients tensor
 sweep asking tape dispatch places ops
 module check clipping optim
-cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
+cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
 students.by_hand students.mistakes students.contract students.expected students.first_place check_cell
 archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
+timings benchmark drift
 apart together gram contributions stored explore
 derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive
 unrolled wiring jacobians
-plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training
+plots.style plots.triangle plots.benchmark plots.compare plots.drift plots.lags plots.pairs plots.schemes plots.training
 plots.network plots.planning plots.operations plots.steps plots.tape plots.adjoints plots.jacobians plots
 data tasks progress evaluate sampling train
 lessons.registry lessons.answers lessons.check
@@ -38,7 +39,7 @@ lessons.checks.lesson08 lessons.checks.lesson09 lessons.checks.lesson10 lessons.
 lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
 lessons.notebooks lessons.source lessons.grade lessons.run_cells lessons
 commands commands.output commands.arguments
-commands.compare commands.derive commands.explore commands.lessons commands.doctor
+commands.benchmark commands.compare commands.derive commands.explore commands.lessons commands.doctor
 commands.language commands.train commands.sample
 cli __main__
 """.split()  # noqa: SIM905

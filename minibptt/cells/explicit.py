@@ -47,6 +47,10 @@ class Saved:
         self.real, self.resets = flags
         self.irregular = real is not None or resets is not None
 
+    def padded_at(self, t: int) -> bool:
+        """Whether some row is padded at step t (from 0)."""
+        return self._padded is not None and bool(self._padded[t])
+
     def before(self, t: int) -> list[Array]:
         """The state that step t (from 0) starts from: that after step t − 1, but zero in rows that are reset."""
         if self._reset is None or not self._reset[t]:
@@ -55,7 +59,7 @@ class Saved:
 
     def after(self, t: int, before: list[Array]) -> None:
         """In rows that are padded at step t the state stays what it was before."""
-        if self._padded is not None and self._padded[t]:
+        if self.padded_at(t):
             for h, h_prev in zip(self.states, before):
                 h[t + 1] = self.xp.where(self.real[t], h[t + 1], h_prev)
 
@@ -113,7 +117,7 @@ class Pass:
         """The way from step t back to step t − 1: around a padded step, not across a reset, scaled at a cut."""
         s = self.saved
         for d in self.adjoints:
-            if s._padded is not None and s._padded[t]:
+            if s.padded_at(t):
                 d[t] = s.xp.where(s.real[t], d[t], d[t + 1])
             if s._reset is not None and s._reset[t]:
                 d[t] = s.xp.where(s.resets[t], 0, d[t])
@@ -121,6 +125,12 @@ class Pass:
             self.arrived[t] = [d[t].copy() for d in self.adjoints]
             for d, factor in zip(self.adjoints, self.factors[t]):
                 d[t] = d[t] * factor if factor else 0  # nothing crosses a closed cut, not even an infinite adjoint
+
+    def hide(self, t: int, *adjoints: Array) -> None:
+        """Make adjoints (B, …) of step t exactly 0 in the rows that are padded there."""
+        if self.saved.padded_at(t):
+            for d in adjoints:
+                d[...] = self.saved.xp.where(self.saved.real[t], d, 0)
 
     def real_only(self, array: Array) -> Array:
         """An array (T, B, …) with exactly 0 at padded steps; None stays None."""
@@ -131,7 +141,7 @@ class Pass:
 
 def input_gradient(s: Saved, da: Array) -> Array:
     """dx_t = da_t @ W_xᵀ for all steps, (T, B, D)."""
-    return (rows(da) @ s.W_x.T).reshape(s.x.shape)
+    return s.xp.matmul(rows(da), s.W_x.T).reshape(s.x.shape)
 
 
 def products(xp: Any, x: Array, W: Array, b: Array) -> Array:
@@ -159,4 +169,4 @@ def rows(array: Array) -> Array:
 
 def over_time(a: Array, b: Array) -> Array:
     """Σ_t a_tᵀ @ b_t as one product over time × batch."""
-    return rows(a).T @ rows(b)
+    return library_of(a).matmul(rows(a).T, rows(b))

@@ -35,6 +35,8 @@ from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
 from .explicit import Factors, Pass, Saved, backwards, block_length, over_time, products, rows
+from .fused import gru_backward, gru_forward
+from .kernels import fusing
 
 
 class GRUCell(Cell):
@@ -90,6 +92,8 @@ class GRUCell(Cell):
     ) -> Saved:
         """The whole sequence by hand. x: (T, B, D); state: [h₀ (B, H)]; see `explicit.Saved` for the rest."""
         s = Saved(self, x, state, real, resets)
+        if fusing(s.xp, x.dtype):
+            return gru_forward(self, s)
         xp, H, b = s.xp, self.H, self.b.value
         # σ(a) = ½ + ½ tanh(a/2): halve what goes into r and z, scale what comes out of tanh. All inputs in one product
         # each; then r and z, and n, step by step.
@@ -149,20 +153,28 @@ class GRUCell(Cell):
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
         p = Pass(s, d_final, factors)
         xp, H = s.xp, self.H
-        way = self._backward_after if self.reset == "after" else self._backward_before
-        da_rz, da_n, W_h_gradients = way(p, p.real_only(dy), s.all_before(0))
+        dy, h_prev = p.real_only(dy), s.all_before(0)
+        if fusing(xp, s.x.dtype):
+            d, da_n = gru_backward(self, p, dy, h_prev)
+        else:
+            d, da_n = (self._backward_after if self.reset == "after" else self._backward_before)(p, dy, h_prev)
+        da_rz = d[..., : 2 * H]  # d goes back through W_h: [da_r, da_z, du], or without du
         p.gates = {"r": da_rz[..., :H], "z": da_rz[..., H:], "n": da_n}
         W_rzT, W_nT = s.W_x[:, : 2 * H].T, s.W_x[:, 2 * H :].T
         p.dx = lambda: (xp.dot(rows(da_rz), W_rzT) + xp.dot(rows(da_n), W_nT)).reshape(s.x.shape)
         p.parameters = [
             lambda: xp.concatenate([over_time(s.x, da_rz), over_time(s.x, da_n)], axis=1),
-            W_h_gradients[0],
+            lambda: over_time(h_prev, d),
             lambda: xp.concatenate([rows(da_rz).sum(axis=0), rows(da_n).sum(axis=0)]),
-            *W_h_gradients[1:],
         ]
+        if self.reset == "after":
+            p.parameters.append(lambda: rows(d[..., 2 * H :]).sum(axis=0))
+        else:
+            through = [lambda: over_time(h_prev, da_rz), lambda: over_time(s.A[..., :H] * h_prev, da_n)]
+            p.parameters[1] = lambda: xp.concatenate([part() for part in through], axis=1)
         return p
 
-    def _backward_after(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array, list[Any]]:
+    def _backward_after(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array]:
         s, xp, H, (dh,) = p.saved, p.saved.xp, self.H, p.adjoints
         # d = [da_r, da_z, du], which go back through W_h together. First they and da_n hold their local derivatives,
         # for a block of steps that stays in cache; dh_t makes them adjoints when its turn comes.
@@ -184,7 +196,7 @@ class GRUCell(Cell):
             xp.add(dh_prev, part, out=dh_prev)
             if p.irregular:
                 p.between(t)
-        return d[..., : 2 * H], da_n, [lambda: over_time(h_prev, d), lambda: rows(d_u).sum(axis=0)]
+        return d, da_n
 
     def _local_derivatives(self, s: Saved, h_prev: Array, d: Array, k_n: Array, steps: slice) -> None:
         """What dh_t is multiplied by on its way to da_r, da_z and du (side by side in d) and da_n, for some steps."""
@@ -208,7 +220,7 @@ class GRUCell(Cell):
             d[steps] = xp.where(s.real[steps], d[steps], 0)
             k_n[...] = xp.where(s.real[steps], k_n, 0)
 
-    def _backward_before(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array, list[Any]]:
+    def _backward_before(self, p: Pass, dy: Array | None, h_prev: Array) -> tuple[Array, Array]:
         s, xp, H, (dh,) = p.saved, p.saved.xp, self.H, p.adjoints
         r, z, n = s.A[..., :H], s.A[..., H:], s.n
         k_r = h_prev * (r * (1 - r))
@@ -232,8 +244,7 @@ class GRUCell(Cell):
                 xp.add(dh_prev, part, out=dh_prev)
             if p.irregular:
                 p.between(t)
-        gradient = lambda: xp.concatenate([over_time(h_prev, da_rz), over_time(r * h_prev, da_n)], axis=1)  # noqa: E731
-        return da_rz, da_n, [gradient]
+        return da_rz, da_n
 
 
 def _sigmoid_of_twice(xp: Any, a: Array) -> None:

@@ -31,6 +31,8 @@ from ..tensor import Tensor, assign, zeros
 from .base import Cell
 from .buffers import empty
 from .explicit import Factors, Pass, Saved, backwards, block_length, input_gradient, over_time, products, rows
+from .fused import lstm_backward, lstm_forward
+from .kernels import fusing
 
 
 class LSTMCell(Cell):
@@ -74,6 +76,8 @@ class LSTMCell(Cell):
     ) -> Saved:
         """The whole sequence by hand. x: (T, B, D); state: [h₀, c₀], (B, H) each; see `explicit.Saved`."""
         s = Saved(self, x, state, real, resets)
+        if fusing(s.xp, x.dtype):
+            return lstm_forward(self, s)
         xp, H, (h, c) = s.xp, self.H, s.states
         # σ(z) = ½ + ½ tanh(z/2), so one tanh serves all gates: halve what goes into i, f, o, scale what comes out.
         scale, shift = _half_gates(xp, H, x.dtype)
@@ -112,8 +116,20 @@ class LSTMCell(Cell):
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T, dc_T], each or None."""
         p = Pass(s, d_final, factors)
-        xp, (dh, dc) = s.xp, p.adjoints
-        dy = p.real_only(dy)
+        by_kernels = fusing(s.xp, s.x.dtype)
+        dz = lstm_backward(self, p, p.real_only(dy)) if by_kernels else self._backward(p, p.real_only(dy))
+        p.gates = self.by_gate(dz)
+        p.dx = lambda: input_gradient(s, dz)
+        p.parameters = [
+            lambda: over_time(s.x, dz),
+            lambda: over_time(s.all_before(0), dz),
+            lambda: rows(dz).sum(axis=0),
+        ]
+        return p
+
+    def _backward(self, p: Pass, dy: Array | None) -> Array:
+        """dz (T, B, 4H); fills the adjoints of p."""
+        s, xp, (dh, dc) = p.saved, p.saved.xp, p.adjoints
         f_ = self.by_gate(s.A)["f"]
         W_hT = xp.ascontiguousarray(s.W_h.T)
         dz = empty(xp, s.A.shape, s.A.dtype)  # holds each step's local derivatives first, dz_t when its turn comes
@@ -138,14 +154,7 @@ class LSTMCell(Cell):
             xp.multiply(dc_t, f_t, out=dc_prev)
             if p.irregular:
                 p.between(t)
-        p.gates = self.by_gate(dz)
-        p.dx = lambda: input_gradient(s, dz)
-        p.parameters = [
-            lambda: over_time(s.x, dz),
-            lambda: over_time(s.all_before(0), dz),
-            lambda: rows(dz).sum(axis=0),
-        ]
-        return p
+        return dz
 
     def _local_derivatives(self, s: Saved, c_prev: Array, dz: Array, dc_dh: Array, steps: slice) -> None:
         """What dc_t and dh_t are multiplied by on the way to dz_t, for a block of steps, written into dz and dc_dh."""

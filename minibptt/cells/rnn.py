@@ -26,6 +26,8 @@ from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
 from .explicit import Factors, Pass, Saved, backwards, input_gradient, over_time, products, rows
+from .fused import rnn_backward, rnn_forward
+from .kernels import fusing
 
 NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu, "linear": None}
 
@@ -69,6 +71,8 @@ class RNNCell(Cell):
     ) -> Saved:
         """The whole sequence by hand. x: (T, B, D); state: [h₀ (B, H)]; see `explicit.Saved` for the rest."""
         s = Saved(self, x, state, real, resets)
+        if fusing(s.xp, x.dtype):
+            return rnn_forward(self, s)
         xp, (h,), W_h = s.xp, s.states, s.W_h
         A = products(xp, x, s.W_x, self.b.value)
         h_prev = h[0]
@@ -95,7 +99,20 @@ class RNNCell(Cell):
     ) -> Pass:
         """The whole sequence in reverse. dy: (T, B, H) or None; d_final: [dh_T or None]; see `explicit.Pass`."""
         p = Pass(s, d_final, factors)
-        xp, (h,), (dh,) = s.xp, s.states, p.adjoints
+        by_kernels = fusing(s.xp, s.x.dtype)
+        da = rnn_backward(self, p, p.real_only(dy)) if by_kernels else self._backward(p, p.real_only(dy))
+        p.gates = {"a": da}
+        p.dx = lambda: input_gradient(s, da)
+        p.parameters = [
+            lambda: over_time(s.x, da),
+            lambda: over_time(s.all_before(0), da),
+            lambda: rows(da).sum(axis=0),
+        ]
+        return p
+
+    def _backward(self, p: Pass, dy: Array | None) -> Array:
+        """da (T, B, H); fills the adjoints of p."""
+        s, xp, (h,), (dh,) = p.saved, p.saved.xp, p.saved.states, p.adjoints
         W_hT = xp.ascontiguousarray(s.W_h.T)
         # φ'(a_t) for all steps at once; each becomes da_t when its turn comes.
         da = empty(xp, h[1:].shape, h.dtype)
@@ -106,7 +123,7 @@ class RNNCell(Cell):
             xp.greater(h[1:], 0, out=da, casting="unsafe")
         else:
             da[...] = 1
-        da, dy = p.real_only(da), p.real_only(dy)
+        da = p.real_only(da)
         for t, dh_t, dh_prev, da_t, dy_t in backwards(s.T, dh[1:], dh[:-1], da, dy):
             if dy_t is not None:
                 xp.add(dh_t, dy_t, out=dh_t)
@@ -114,11 +131,4 @@ class RNNCell(Cell):
             xp.matmul(da_t, W_hT, out=dh_prev)
             if p.irregular:
                 p.between(t)
-        p.gates = {"a": da}
-        p.dx = lambda: input_gradient(s, da)
-        p.parameters = [
-            lambda: over_time(s.x, da),
-            lambda: over_time(s.all_before(0), da),
-            lambda: rows(da).sum(axis=0),
-        ]
-        return p
+        return da

@@ -5,7 +5,9 @@ and leaves rcParams alone. A figure of its own has the size of a projector's sli
 """
 
 from .adjoints import adjoints
+from .benchmark import benchmark
 from .compare import compare
+from .drift import drift
 from .jacobians import highway, jacobians
 from .lags import lags
 from .pairs import contributions
@@ -16,8 +18,10 @@ from .training import training
 
 __all__ = [
     "adjoints",
+    "benchmark",
     "compare",
     "contributions",
+    "drift",
     "highway",
     "jacobians",
     "lags",

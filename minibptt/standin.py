@@ -1,19 +1,32 @@
-"""A strict stand-in for CuPy, over NumPy, for machines without a GPU: `xp` is the module, `DeviceArray` its array.
+"""A strict stand-in for CuPy, over NumPy, for machines without a GPU: `mb.use_backend(minibptt.standin.xp)`.
 
 It refuses what CuPy refuses: an array that becomes a NumPy array unasked, NumPy arrays and lists in operators and
 functions, and names and arguments that CuPy does not have. It also refuses np.exp(x) and np.sum(x) on its arrays,
 which CuPy lets pass: a stray `np.` should be seen. As on a device, an integer array used as an index wraps around
-instead of raising. `counter` counts what costs time: copies in both directions, waits for the device, and launches.
+instead of raising. `counter` counts what costs time: copies in both directions, waits for the device, and launches;
+`pool` is a memory pool that keeps what was freed. It shows how often a program asks something of a device, and never
+how long a device would take. Its array is `DeviceArray`. Read after backend.py.
 """
 
+from __future__ import annotations
+
 import inspect
+import re
+import weakref
+from collections import Counter as Bag
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
+
+from . import backend
 
 
 class Counter:
     """to_host, to_device: copies; syncs: how often the host waited for the device; launches: kernels started."""
+
+    def __init__(self):
+        self.reset()
 
     def reset(self):
         self.to_host = self.to_device = self.syncs = self.launches = 0
@@ -23,7 +36,98 @@ class Counter:
 
 
 counter = Counter()
-counter.reset()
+
+
+def counted(work):
+    """(what work() returns, {"launches": …, "syncs": …, "to_host": …, "to_device": …}) of arrays of this device."""
+    before = vars(counter).copy()
+    result = work()
+    return result, {name: n - before.get(name, 0) for name, n in vars(counter).items()}
+
+
+class Pool:
+    """As CuPy's: a block that was freed is kept, and given out again where its size is asked for."""
+
+    def __init__(self):
+        self._used: dict[int, Any] = {}
+        self._free: Bag[int] = Bag()
+        self._live = 0
+        self.hooks: list[MemoryHook] = []
+
+    def used_bytes(self):
+        """What is live now."""
+        return self._live
+
+    def free_bytes(self):
+        return sum(size * n for size, n in self._free.items())
+
+    def total_bytes(self):
+        """What is reserved: live, or kept since it was freed."""
+        return self.used_bytes() + self.free_bytes()
+
+    def free_all_blocks(self, stream=None):
+        """Give back what is kept and not live."""
+        self._free.clear()
+
+    def take(self, host):
+        """Note that the memory of a NumPy array is on the device as long as somebody holds it."""
+        while isinstance(host.base, np.ndarray):
+            host = host.base
+        key = id(host)
+        if key in self._used or not host.nbytes:
+            return
+        size = -(-host.nbytes // 512) * 512
+        if self._free[size]:
+            self._free[size] -= 1
+        self._used[key] = weakref.ref(host, lambda _: self._give_back(key)), size
+        self._live += size
+        for hook in self.hooks:
+            hook.malloc_postprocess(device_id=0, size=host.nbytes, mem_size=size, mem_ptr=key, pmem_id=key)
+
+    def _give_back(self, key):
+        _, size = self._used.pop(key)
+        self._free[size] += 1
+        self._live -= size
+
+
+class MemoryHook:
+    """Is told of every block that the pool gives out, inside `with hook:`."""
+
+    def __enter__(self):
+        pool.hooks.append(self)
+        return self
+
+    def __exit__(self, *exception):
+        pool.hooks.remove(self)
+
+    def malloc_postprocess(self, **of_block):
+        pass
+
+
+pool = Pool()
+
+
+class Queue:
+    """A device that works behind the back of the program, and a clock of its own: to see what a wait is for.
+
+    launch(seconds) returns at once; synchronise() waits until all that was launched is done; clock() is the time now.
+    """
+
+    def __init__(self, launch=0.0):
+        self.now, self.done, self.cost, self.events = 0.0, 0.0, launch, []
+
+    def launch(self, seconds):
+        self.events.append("launch")
+        self.now += self.cost  # what the program itself spends on asking
+        self.done = max(self.done, self.now) + seconds
+
+    def synchronise(self):
+        self.events.append("wait")
+        self.now = max(self.now, self.done)
+
+    def clock(self):
+        self.events.append("clock")
+        return self.now
 
 
 def _view(host):
@@ -32,7 +136,9 @@ def _view(host):
 
 def _new(host):
     counter.launches += 1
-    return _view(host)
+    new = _view(host)
+    pool.take(new._host)
+    return new
 
 
 def _host(x):
@@ -65,7 +171,7 @@ def _index(index, shape):
 
 class DeviceArray:
     __array_ufunc__ = None
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
     __slots__ = ("__weakref__", "_host")
 
     def __init__(self, host):
@@ -153,7 +259,46 @@ def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocki
     if isinstance(obj, DeviceArray):
         return obj.astype(dtype or obj.dtype, copy=copy)
     counter.to_device += 1
-    return _view(np.array(obj, dtype=dtype, order=order, ndmin=ndmin))
+    new = _view(np.array(obj, dtype=dtype, order=order, ndmin=ndmin))
+    pool.take(new._host)
+    return new
+
+
+class ElementwiseKernel:
+    """One launch whose body, straight-line C, is evaluated by NumPy: declarations, assignments, sigmoid, relu, tanh."""
+
+    def __init__(self, in_params, out_params, operation, name="kernel", reduce_dims=True, preamble="", **kwargs):
+        self.name, self.operation, self.preamble = name, operation, preamble
+        self.params = [p.split() for text in (in_params, out_params) for p in text.split(",")]
+        self.nin = len(in_params.split(","))
+
+    def __call__(self, *args, size=None):
+        if len(args) != len(self.params):
+            raise TypeError(f"{self.name} takes {len(self.params)} arguments, found {len(args)}")
+        counter.launches += 1
+        hosts = {}
+        for (*kind, name), value in zip(self.params, args):
+            hosts[name] = _array(value)._host if "T" in kind else int(value)
+        arrays = [host for host in hosts.values() if isinstance(host, np.ndarray)]
+        if len({host.dtype for host in arrays}) > 1:
+            raise TypeError(f"{self.name}: the arrays of type T are of {sorted({str(a.dtype) for a in arrays})}")
+        if not all(host.flags.c_contiguous for host in arrays):
+            raise ValueError(f"{self.name}: every array must be C-contiguous")
+        self.run(hosts, size)
+
+    def run(self, hosts, size):
+        names = {"i": np.arange(size), "sigmoid": _sigmoid, "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
+        names |= {name: host.reshape(-1) if isinstance(host, np.ndarray) else host for name, host in hosts.items()}
+        for statement in re.split("[;{}]", self.operation):
+            line = statement.strip()
+            whole = line.startswith("const int ")  # only there is a division one of whole numbers
+            line = line.removeprefix("const int ").removeprefix("T ")
+            if "=" in line:
+                exec(line.replace("/", "//") if whole else line, names)
+
+
+def _sigmoid(x):
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
 def _function(text):
@@ -176,7 +321,8 @@ def _function(text):
         result = getattr(np, name)(*places, **given)
         return [_view(part) for part in result] if name == "split" else _new(result)
 
-    call.__name__, call.__signature__ = name, signature
+    call.__name__ = name
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
@@ -211,8 +357,11 @@ where(condition, x=None, y=None)
 zeros(shape, dtype=float, order='C')
 zeros_like(a, dtype=None, order='K', subok=None, shape=None)"""
 
-xp = ModuleType("strict_cupy")
-xp.ndarray, xp.asarray, xp.array = DeviceArray, asarray, array
+xp: Any = ModuleType("strict_cupy")
+xp.__version__ = "0 (a stand-in)"
+xp.ndarray, xp.asarray, xp.array, xp.ElementwiseKernel = DeviceArray, asarray, array, ElementwiseKernel
+xp.get_default_memory_pool = lambda: pool
+backend._library_of_type[DeviceArray] = xp
 for _name in UFUNCS.split():
     setattr(xp, _name, Ufunc(_name))
 for _text in FUNCTIONS.splitlines():
@@ -237,6 +386,7 @@ xp.asnumpy = lambda a, stream=None, order="C", out=None, *, blocking=True: a.get
 xp.result_type = lambda *arrays_and_dtypes: np.result_type(*[getattr(x, "_host", x) for x in arrays_and_dtypes])
 xp.is_available = lambda: True
 xp.cuda = SimpleNamespace(
+    MemoryHook=MemoryHook,
     get_current_stream=lambda device_id=-1: SimpleNamespace(synchronize=counter.wait),
     runtime=SimpleNamespace(getDeviceCount=lambda: 1),
 )

@@ -1,0 +1,208 @@
+"""How long a training step takes, on the CPU and on a GPU: warmed up, and synchronised on both sides of the clock.
+
+A device works behind the back of the program: a launch returns at once. A clock that starts before the queue is empty
+counts what came before, and one that stops before the device has finished measures how fast it is asked to work. What
+is found is explained by the simplest model, time = launches · a + flops · b: small steps are bound by launches, large
+ones by arithmetic. Read after standin.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from . import standin
+from .backend import (
+    BACKENDS,
+    available_backends,
+    backend_report,
+    library_named,
+    name_of,
+    synchronize,
+    to_backend,
+    use_backend,
+)
+from .cells.kernels import fusing, unfused
+from .layers import Embedding
+from .losses import mse
+from .module import check_size, evaluating
+from .recurrent import GRU, LSTM, RNN
+from .sequence import run, sequence_input
+from .tape import Tape
+from .timings import Benchmark, Timing, where_it_ran
+
+CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
+
+
+def timed(
+    work: Callable[[], Any],
+    synchronise: Callable[[], Any],
+    *,
+    seconds: float = 0.3,
+    least: int = 5,
+    most: int = 200,
+    warm_up: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """How long each of several calls of work() took, after `warm_up` calls that do not count.
+
+    synchronise: waits until the device has finished; it is called before the clock starts and before it stops. The
+    measurement takes about `seconds`, but at least `least` and at most `most` calls.
+    """
+    check_size("timed", least=least, most=most)
+    for _ in range(warm_up):
+        work()
+    times: list[float] = []
+    while len(times) < least or (sum(times) < seconds and len(times) < most):
+        synchronise()
+        start = clock()
+        work()
+        synchronise()
+        times.append(clock() - start)
+    return times
+
+
+def training_step(model: Any, x: Any) -> Any:
+    """Forward and backward of the mean square of the outputs: the gradients of all parameters. Copies nothing."""
+    with Tape() as tape:
+        outputs, _ = run(model, x)
+        loss = mse(outputs, outputs.value * 0)
+    return tape.gradient(loss, model)
+
+
+def launches_of(model: Any, x: Any, fused: bool = True) -> int:
+    """How many launches a training step asks of a device, counted on the stand-in; one operation counts as one.
+
+    fused: by one kernel a step, or by one launch for each operation of the explicit passes. The number grows evenly
+    with T, so two short sequences tell it. CuPy makes two launches of some operations, as of a long sum.
+    """
+    twin = copy.deepcopy(model).to(standin.xp)
+    T = len(x)
+    found = []
+    for steps in (2, 3):
+        here = x[:steps] if np.asarray(x[:0]).dtype.kind in "iu" else to_backend(x[:steps], standin.xp)
+        if fused:
+            _, counts = standin.counted(partial(training_step, twin, here))
+        else:
+            with unfused():
+                _, counts = standin.counted(partial(training_step, twin, here))
+        found.append(counts["launches"])
+    return found[0] + (T - 2) * (found[1] - found[0])
+
+
+def flops_of(model: Any, T: int, B: int) -> float:
+    """About how many floating-point operations a training step takes: 6 · T · B for each number of a matrix.
+
+    A product is 2 operations for each, and there are three: forward, and back to the inputs and to the weights.
+    """
+    rows = {id(m.W) for m in model.modules() if isinstance(m, Embedding)}
+    return 6.0 * T * B * sum(p.size for _, p in model.named_parameters() if p.ndim == 2 and id(p) not in rows)
+
+
+def benchmark(
+    model: Any,
+    x: Any,
+    *,
+    backends: Sequence[str | ModuleType] | None = None,
+    seconds: float = 0.3,
+    title: str = "",
+    cell: str | None = None,
+) -> Benchmark:
+    """A training step of `model` on the sequence x (T, B, …), timed on each backend: `mb.benchmark(model, x).table()`.
+
+    The model is copied to each backend and stays as it is; dropout is off. backends: by default those that work here;
+    what is missing is kept with the result. seconds: about how long to measure each. cell: how the table calls it.
+    """
+    x = sequence_input(getattr(x, "value", x))
+    T, B = x.shape[:2]
+    ids = x.dtype.kind in "iu"
+    given = available_backends() if backends is None else backends
+    report = backend_report() if backends is None else {}
+    rows = []
+    for name in given:
+        library = library_named(name)
+        with use_backend(library), evaluating(twin := copy.deepcopy(model).to(library)):
+            here = x if ids else to_backend(x, library)
+            times = timed(partial(training_step, twin, here), partial(_wait, library), seconds=seconds)
+        dtype = str(next(iter(model.parameters().values())).dtype)
+        low, median, high = np.percentile(times, [25, 50, 75]).tolist()
+        rows.append(
+            Timing(
+                backend=name_of(library),
+                cell=cell or type(model).__name__.lower(),
+                H=int(getattr(model, "H", 0) or 0),
+                D=0 if ids or x.ndim < 3 else int(x.shape[2]),
+                B=B,
+                T=T,
+                dtype=dtype,
+                runs=len(times),
+                median=median,
+                low=low,
+                high=high,
+                launches=launches_of(model, _on_host(x), fused=fusing(library, dtype)),
+                flops=flops_of(model, T, B),
+                **where_it_ran(library),
+            )
+        )
+    missing = {name: report[name] for name in BACKENDS if name in report and name not in available_backends()}
+    return Benchmark(tuple(rows), missing, title)
+
+
+def sweep(
+    cells: Iterable[str] = ("lstm",),
+    hidden: Iterable[int] = (32, 64, 128, 256),
+    batches: Iterable[int] = (1, 32),
+    lengths: Iterable[int] = (50,),
+    *,
+    backends: Sequence[str | ModuleType] | None = None,
+    seconds: float = 0.3,
+    dtype: Any = np.float32,
+    progress: Callable[[int, int], None] | None = None,
+) -> Benchmark:
+    """`benchmark` for every combination of cell, H (and D = H), B and T. progress: called with (done, of).
+
+    ValueError for an unknown cell and where there is nothing to measure.
+    """
+    cells, several = list(cells), [(H, B, T) for T in lengths for B in batches for H in hidden]
+    unknown = [cell for cell in cells if cell not in CELLS]
+    if unknown or not cells or not several:
+        raise ValueError(f"sweep: cells are {', '.join(CELLS)}, and each of H, B and T needs a value; found {cells}")
+    parts = []
+    for cell in cells:
+        for H, B, T in several:
+            x = np.random.default_rng(0).standard_normal((T, B, H)).astype(dtype)
+            with use_backend("numpy"):
+                model = CELLS[cell](H, H, rng=0, dtype=dtype)
+            parts.append(benchmark(model, x, backends=backends, seconds=seconds, cell=cell))
+            if progress:
+                progress(len(parts), len(cells) * len(several))
+    rows = tuple([row for part in parts for row in part.rows])
+    return Benchmark(rows, parts[0].missing)
+
+
+def _wait(library: ModuleType) -> None:
+    with use_backend(library):
+        synchronize()
+
+
+def _on_host(x: Any) -> np.ndarray:
+    return to_backend(x, "numpy")
+
+
+def crossover(sizes: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float:
+    """The size from which on `other` takes less time than `one`, on straight lines between logarithms; nan for none."""
+    gain = np.log(np.asarray(one) / np.asarray(other))
+    for i in range(len(sizes) - 1, -1, -1):
+        if gain[i] <= 0:
+            if i == len(sizes) - 1:
+                return math.nan
+            share = -gain[i] / (gain[i + 1] - gain[i])
+            return float(np.exp(np.log(sizes[i]) * (1 - share) + np.log(sizes[i + 1]) * share))
+    return float(sizes[0])
