@@ -130,8 +130,8 @@ for name, resets, ax in (("cut", None, axes[0]), ("reset", np.arange(T).reshape(
 # %% [markdown]
 # ## Evaluation with a carried state
 #
-# No tape, nothing to cut: the only question is whether the *value* goes on. The same 4000 characters in windows of k, the
-# state carried or reset. `count=1` makes the loss a sum, to be divided by the number of characters at the end.
+# No tape, nothing to cut: the only question is whether the *value* goes on. The same 4000 characters in windows of k,
+# the state carried or reset. `count=1` makes the loss a sum, to be divided by the number of characters at the end.
 
 # %%
 unseen = ids[40_000:44_001]
@@ -263,5 +263,5 @@ check.exercise("5.4", next_state)
 #
 # PyTorch writes the cut `state = tuple(s.detach() for s in state)`. Keras carries with `stateful=True`, and cuts there.
 #
-# *History.* Zaremba, Sutskever and Vinyals ("Recurrent neural network regularization", arXiv 1409.2329, 2014) trained an
-# LSTM in windows of 35 words, each starting from the last state of the one before: today's usual way.
+# *History.* Zaremba, Sutskever and Vinyals ("Recurrent neural network regularization", arXiv 1409.2329, 2014) trained
+# an LSTM in windows of 35 words, each starting from the last state of the one before: today's usual way.
