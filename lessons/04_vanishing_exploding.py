@@ -17,7 +17,7 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 
 # %% [markdown]
 # **Predict before you run on.** One unit, no nonlinearity: h_t = w·h_{t−1} + x_t, so what arrives 50 steps back is w⁵⁰
-# times what started. How much is that for w = .9, 1, 1.1? Guess first; nobody's intuition is good at powers.
+# times what started. How much is that for w = .9, 1, 1.1? Guess first, without a calculator.
 
 # %%
 print(*[f"{w}⁵⁰ = {w**50:.3g}" for w in (0.9, 1.0, 1.1)], sep="   ")
@@ -72,8 +72,8 @@ for s in (0.8, 1.0, 1.2, 2.0):
 # %% [markdown]
 # With ρ = 1.2 the linear network explodes and the tanh network does not. With ρ = 1 the tanh network vanishes.
 #
-# The tape of one unit, w_h = 2, without inputs after the first. From h on, each factor is w_h·(1 − h²): work out .84,
-# .35, .20. The state grows towards 1, and the factor with it towards 0.2 and less.
+# Why? The tape of one unit, w_h = 2, without inputs after the first. Work out the factor w_h·(1 − h²) at each h: .84,
+# .35, .20. The state settles at .96 and the factor at .17: it vanishes, with a weight of 2.
 
 # %%
 one = mb.RNNCell(1, 1, rng=0, dtype=np.float64)
@@ -110,7 +110,8 @@ print(f"ρ = {abs(np.linalg.eigvals(W)).max():.2f}, σ_max = {np.linalg.svd(W)[1
 
 # %% [markdown]
 # **6. Clipping** is for exploding: where the norm of the whole gradient passes a limit, all of it is scaled down by one
-# factor. The direction stays. Against vanishing it does nothing: what has died away has no direction left.
+# factor. The direction stays. Against vanishing it does nothing: it never scales up, and what has died away is lost in
+# the sum already.
 #
 # **What broke?** One unit, h₀ = 1, learns to make h₅₀ = 2 from w = 1.1. The answer is w = 2^(1/50) ≈ 1.014, and the
 # first gradient is above a million.
