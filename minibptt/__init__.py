@@ -20,6 +20,7 @@ from .contributions import Contributions, contributions
 from .cutting import bptt
 from .derivations.derivation import Derivation
 from .derive import derive
+from .evaluate import evaluate
 from .explore import explore
 from .gradients import Gradients
 from .history import History, compare_training
@@ -62,6 +63,7 @@ from .ops import (
 from .optim import SGD, Adam
 from .recurrent import GRU, LSTM, RNN
 from .report import Comparison
+from .sampling import sample
 from .saving import load, save
 from .sequence import unroll
 from .states import reset
@@ -69,6 +71,7 @@ from .streams import stream_batches
 from .summary import summary
 from .tape import Tape, cut, no_tape
 from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
+from .train import train
 from .truncation import artbp, full, recompute, tbptt
 from .updates import updates
 from .weights import split_gates

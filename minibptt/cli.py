@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .backend import BackendError
-from .commands import compare, derive, doctor, explore, lessons
+from .commands import compare, derive, doctor, explore, lessons, sample, train
 from .commands.output import version
 from .listing import printable
 
-COMMANDS = (compare, derive, explore, lessons, doctor)
+COMMANDS = (compare, train, sample, derive, explore, lessons, doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

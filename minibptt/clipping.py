@@ -15,10 +15,15 @@ from .gradients import Gradients
 
 def all_finite(gradients: Mapping[str, Array]) -> Array:
     """Whether every number of every gradient is finite: one boolean of shape (), where the gradients are."""
+    flags = finite_flags(gradients)
+    return library_of(flags).asarray(flags.all())
+
+
+def finite_flags(gradients: Mapping[str, Array]) -> Array:
+    """For each gradient in turn, whether all its numbers are finite: booleans where the gradients are."""
     arrays = list(gradients.values())
     xp = library_of(arrays[0])
-    flags = [xp.isfinite(g).all() for g in arrays]
-    return xp.asarray(flags[0] if len(flags) == 1 else xp.stack([xp.asarray(f) for f in flags]).all())
+    return xp.stack([xp.asarray(xp.isfinite(g).all()) for g in arrays])
 
 
 def check_finite(gradients: Gradients) -> Gradients:

@@ -133,14 +133,27 @@ def evaluating(model: Any, dropout: bool = False) -> Iterator[None]:
     if dropout:
         yield
         return
+    with _switched(model, False):
+        yield
+
+
+@contextmanager
+def learning(model: Any) -> Iterator[None]:
+    """Inside, dropout is on in `model`; afterwards every module is as it was."""
+    with _switched(model, True):
+        yield
+
+
+@contextmanager
+def _switched(model: Any, training: bool) -> Iterator[None]:
     before = [(module, module.training) for module in getattr(model, "modules", list)()]
     try:
         for module, _ in before:
-            module.training = False
+            module.training = training
         yield
     finally:
-        for module, training in before:
-            module.training = training
+        for module, was in before:
+            module.training = was
 
 
 def generators(model: Any) -> list[np.random.Generator]:

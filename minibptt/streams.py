@@ -11,11 +11,12 @@ The last target of a row is the first token of the next one, so that all but (N 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from .archive import CheckpointError
 from .backend import Array, as_array, library_of
 from .module import check_size
 
@@ -44,6 +45,21 @@ class Stream:
     def seek(self, position: int) -> Stream:
         """Go on with the window that starts `position` steps into each row. Returns the stream."""
         raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Where the stream stands and how it is laid out, for a checkpoint."""
+        return {"position": self.position, "batch": self.batch, "length": self.length}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave. CheckpointError where that was of a stream laid out in another way."""
+        for name in ("batch", "length"):
+            if state[name] != getattr(self, name):
+                what = "rows" if name == "batch" else "steps in a row"
+                raise CheckpointError(
+                    f"this stream has {getattr(self, name)} {what}, that of the checkpoint has {state[name]}: give the "
+                    "same data in the same layout"
+                )
+        self.seek(state["position"])
 
     def _checked(self, position: Any) -> int:
         if isinstance(position, bool) or not isinstance(position, int | np.integer):

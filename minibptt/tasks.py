@@ -63,7 +63,7 @@ def text_task(text: str, T: int, name: str = "text") -> Task:
             f"the text has {len(text)} characters; a sequence of {T} steps and the target of its last step need "
             f"{T + 1}. Give a longer text or a smaller --length"
         )
-    symbols, ids = _character_ids(text)
+    symbols, ids = character_ids(text)
     if len(symbols) < 2:
         raise TaskError(f"the text has one distinct character ({symbols!r}): there is nothing to predict")
     batch, sample = _windows(ids[:-1], ids[1:], T)
@@ -85,7 +85,7 @@ def labels_task(T: int, text: str | None = None) -> Task:
             f"{len(text)} characters can be tokenized, and a sequence has {T} steps. Give a longer text or a smaller "
             "--length"
         )
-    symbols, ids = _character_ids(text)
+    symbols, ids = character_ids(text)
     batch, sample = _windows(ids, labels, T)
     outputs, baseline = len(LABELS), _entropy(labels)
     return Task("labels", True, len(symbols), outputs, cross_entropy, batch, sample, baseline, WORDS["labels"], symbols)
@@ -195,7 +195,7 @@ class InfluenceBalancing(Cell):
         return s[:, :1], s
 
 
-def _character_ids(text: str) -> tuple[str, np.ndarray]:
+def character_ids(text: str) -> tuple[str, np.ndarray]:
     """(the distinct characters, sorted; the place among them of each character of the text)."""
     symbols = "".join(sorted(set(text)))
     place = {symbol: i for i, symbol in enumerate(symbols)}

@@ -21,10 +21,14 @@ from .truncation import Schedule
 
 
 class Updates(Iterator[tuple[Tensor, Gradients]]):
-    """(loss, gradients) of each update in turn; each is worked out when it is asked for. Made by `updates`."""
+    """(loss, gradients) of each update in turn; each is worked out when it is asked for. Made by `updates`.
+
+    plan: what the schedule gives for this sequence. whole: whether each update's loss is that of the whole sequence,
+    and not the part on the steps that the update owns.
+    """
 
     def __init__(self, pieces: Pieces, objective: Objective, plan: Plan):
-        self._pieces = pieces
+        self._pieces, self.plan, self.whole = pieces, plan, objective.whole
         self._steps: Iterator[Any] = by_updates(pieces, objective, plan)
 
     def __next__(self) -> tuple[Tensor, Gradients]:

@@ -19,6 +19,7 @@ def load(name):
 
 peers, coin = load("peers"), load("coin")
 peers, recompute, influence = load("peers"), load("recompute"), load("influence")
+characters = load("characters")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -154,3 +155,65 @@ def test_recomputing_in_any_number_of_segments_is_the_same_gradient(engine):
 def test_influence_balancing_moves_by_the_coefficient_of_its_window():
     # K = 1: s₀ = ½ + ½ + ½ = 1.5 at the first step, of which θ = ½ sees 1: θ ← ½ − 1e-4·½.
     assert influence.train(1, 1) == pytest.approx((0.5 - 0.5e-4, 0.125), rel=1e-14)
+
+
+IDS = np.random.default_rng(0).integers(0, 3, 400)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", characters.GRID)
+def test_ngrams_are_probabilities_and_those_of_their_formula(n, kind):
+    p = characters.ngram(IDS, 4, n, kind, 0.4)  # the id 3 occurs nowhere, and no context with it
+    np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-12)
+    assert p.shape == (4,) * n and (p > 0).all()
+    ids = IDS.tolist()
+
+    def count(*run):
+        return sum(tuple(ids[i : i + len(run)]) == run for i in range(len(ids) - len(run) + 1))
+
+    def formula(c, h, top=True):
+        """p(c | h) by the definition, one number at a time; h a tuple."""
+        many = {d: count(*h, d) for d in range(4)}
+        if kind == "add-k":
+            return (many[c] + 0.4) / (sum(many.values()) + 0.4 * 4)
+        if kind == "Kneser-Ney D" and not top:
+            many = {d: sum(count(before, *h, d) > 0 for before in range(4)) for d in range(4)}
+        lower = formula(c, h[1:], False) if h else 1 / 4
+        total, different = sum(many.values()), sum(v > 0 for v in many.values())
+        if not total:
+            return lower
+        if kind == "Witten-Bell κ":
+            return (many[c] + 0.4 * different * lower) / (total + 0.4 * different)
+        return (max(many[c] - 0.4, 0) + 0.4 * different * lower) / total
+
+    for run in [(0, 1, 2), (3, 1, 0), (1, 3, 3), (2, 2, 3), (0, 0, 0)]:
+        run = run[-n:]
+        assert p[run] == pytest.approx(formula(run[-1], run[:-1]), rel=1e-12)
+
+
+def test_bits_are_those_of_fair_coins_and_of_a_run_that_is_known():
+    coins = np.random.default_rng(0).integers(0, 2, 5000)
+    assert characters.bits(np.full((2, 2, 2), 0.5), coins) == 1
+    kind, x = characters.best_smoothing(np.arange(900) % 3, 3, 2)
+    assert characters.bits(characters.ngram(np.arange(900) % 3, 3, 2, kind, x), np.arange(300) % 3) < 0.01
+
+
+def test_the_quick_characters_write_a_curve_a_figure_and_a_sample(tmp_path, capsys):
+    characters.main(["--quick", "--out", str(tmp_path)])
+    with open(tmp_path / "characters.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows[:3]] == ["unigram", "bigram", "trigram"]
+    bits = [float(row["held_out_bits"]) for row in rows]
+    assert bits[0] > bits[1] > bits[2]
+    curve = [row for row in rows if row["train_bits"] and row["updates"]]
+    assert int(curve[-1]["updates"]) == 50 and float(curve[-1]["held_out_bits"]) < float(curve[0]["held_out_bits"])
+    assert len((tmp_path / "characters.txt").read_text(encoding="utf-8")) > 600
+    characters.main(["--redraw", str(tmp_path / "characters.csv"), "--out", str(tmp_path / "again")])
+    assert (tmp_path / "again" / "characters.png").stat().st_size > 10_000
+
+
+def test_what_is_in_docs_says_that_the_lstm_beats_the_trigram():
+    with open(Path(__file__).parent.parent / "docs" / "characters.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    last = [row for row in rows if row["train_bits"] and row["updates"]][-1]
+    assert float(last["held_out_bits"]) < float(next(r for r in rows if r["model"] == "trigram")["held_out_bits"]) - 0.3

@@ -20,7 +20,7 @@ module check clipping optim
 cells.base cells.buffers cells.explicit cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
 students.by_hand students.mistakes students.contract students.expected students.first_place check_cell
-streams archive saving layouts weights
+archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 apart together gram contributions stored explore
@@ -28,7 +28,7 @@ derivations.expressions derivations.written derivations.rehearsal derivations.sy
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive
 plots.style plots.triangle plots.compare plots.lags plots.pairs plots.schemes plots.training plots
-data tasks progress
+data tasks progress evaluate sampling train
 lessons.registry lessons.answers lessons.check
 lessons.checks.lesson00 lessons.checks.lesson01 lessons.checks.lesson02 lessons.checks.lesson03
 lessons.checks.lesson04 lessons.checks.lesson05 lessons.checks.lesson06 lessons.checks.lesson07
@@ -36,7 +36,8 @@ lessons.checks.lesson08 lessons.checks.lesson09 lessons.checks.lesson10 lessons.
 lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
 lessons.notebooks lessons.source lessons.grade lessons.run_cells lessons
 commands commands.output commands.arguments
-commands.compare commands.derive commands.explore commands.lessons commands.doctor
+commands.compare commands.derive commands.explore commands.lessons commands.doctor commands.language
+commands.train commands.sample
 cli __main__
 """.split()  # noqa: SIM905
 

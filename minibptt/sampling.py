@@ -1,0 +1,49 @@
+"""What a language model says when its own words are given back to it, one at a time. Read after sequence.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .backend import to_numpy
+from .module import Rng, check_size, evaluating, generator
+from .sequence import run
+from .tape import no_tape
+
+
+def sample(model: Any, start: Any, length: int, *, temperature: float = 1.0, rng: Rng = None) -> Iterator[int]:
+    """`length` token ids that follow `start`, drawn from p ∝ exp(logits / temperature), each the input after it.
+
+    start: one or more ids. temperature: 1 draws as the model has learnt, less prefers what is likely, 0 takes the most
+    likely. rng: an int or a generator; draws are made on the host. Dropout is off. ValueError for an empty start and a
+    temperature that is no number of at least 0.
+    """
+    check_size("sample", length=length)
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"sample: the temperature must be a number of at least 0, found {temperature!r}")
+    ids = np.asarray(start)
+    if ids.ndim != 1 or not ids.size:
+        raise ValueError(f"sample: start must be one or more ids, found shape {ids.shape}")
+    return _drawn(model, ids, length, temperature, generator(rng))
+
+
+def _drawn(model: Any, ids: np.ndarray, length: int, temperature: float, rng: np.random.Generator) -> Iterator[int]:
+    state = None
+    for _ in range(length):
+        with evaluating(model), no_tape():
+            outputs, state = run(model, ids[:, None], state)
+        chosen = draw(to_numpy(outputs.value[-1, 0]), temperature, rng)
+        yield chosen
+        ids = np.array([chosen])
+
+
+def draw(logits: np.ndarray, temperature: float, rng: np.random.Generator) -> int:
+    """One id from softmax(logits / temperature) (V,); the most likely one at temperature 0."""
+    logits = logits.astype(np.float64) - logits.max()
+    if temperature == 0:
+        return int(logits.argmax())
+    with np.errstate(over="ignore", under="ignore"):
+        up_to = np.cumsum(np.exp(logits / temperature))
+    return int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right"))
