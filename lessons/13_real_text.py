@@ -19,7 +19,7 @@ text = frozen_text()
 symbols = sorted(set(text))
 V = len(symbols)
 ids = np.array([symbols.index(character) for character in text])
-learnt, held_out = ids[:84_000], ids[-8_192:]
+learnt, held_out = ids[: 164 * 16 * 32 + 1], ids[-8_192:]
 x, y = (part.reshape(8, 32).T for part in (held_out[:256], held_out[1:257]))  # (T, B) = (32, 8), to judge k by
 
 # %% [markdown]
