@@ -32,7 +32,7 @@ from .backend import (
 from .cells.kernels import fusing, unfused
 from .layers import Embedding
 from .losses import mse
-from .module import check_size, evaluating
+from .module import check_model, check_size, evaluating
 from .recurrent import GRU, LSTM, RNN
 from .sequence import run, sequence_input
 from .tape import Tape
@@ -120,6 +120,11 @@ def benchmark(
     The model is copied to each backend and stays as it is; dropout is off. backends: by default those that work here;
     what is missing is kept with the result. seconds: about how long to measure each. cell: how the table calls it.
     """
+    check_model(model)
+    if isinstance(seconds, str) or not 0 <= seconds < math.inf:
+        raise ValueError(f"benchmark: seconds must be a number of at least 0, found {seconds!r}")
+    if isinstance(backends, str | ModuleType):
+        raise TypeError(f"benchmark: backends is a list of them, [{backends!r}]; found one alone")
     x = sequence_input(getattr(x, "value", x))
     T, B = x.shape[:2]
     ids = x.dtype.kind in "iu"

@@ -30,12 +30,15 @@ def derive(
     wrt: a parameter, or a tensor on the tape, such as an initial state or a watched input. through_cuts: as for
     `tape.gradient`. detail: "step" (the equations of each step, lines for each part of the state), "gate" (lines for
     every value that the cell names) or "operation" (for every record). `print` shows it; see `Derivation`.
-    TapeError where the tape holds a layer as one record (engine="explicit"); TypeError for a module or several tensors.
+    ValueError for a loss that is no scalar; TypeError for a module or several tensors; TapeError where the tape holds a
+    layer as one record (engine="explicit").
     """
     if not isinstance(tape, Tape):
         raise TypeError(f"derive takes a tape first, derive(tape, loss, wrt); found {type(tape).__name__}")
     if detail not in DETAILS:
         raise ValueError(f"detail must be one of {', '.join(map(repr, DETAILS))}, found {detail!r}")
+    if isinstance(loss, Tensor) and loss.size != 1:
+        raise ValueError(f"the loss must be a scalar, found shape {loss.shape}: sum it, as with mb.sum(loss)")
     if not isinstance(wrt, Tensor):
         raise TypeError(_one_tensor(wrt))
     for record in tape.records:
@@ -73,6 +76,8 @@ def _one_tensor(wrt: Any) -> str:
         names = [name for name, _ in wrt.named_parameters()]
         some = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
         return f"{found}. Pass one of its parameters, model.parameters()[name]; the names are {some or '(none)'}"
+    if wrt is None or isinstance(wrt, str | dict):
+        return f"{found}. Pass the parameter itself, model.parameters()[name]"
     return f"{found}. Pass one at a time" if isinstance(wrt, list | tuple) else f"{found}. Watch it: x = tape.watch(x)"
 
 

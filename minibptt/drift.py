@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .backend import library_of, to_numpy
-from .module import evaluating, first_array
+from .module import check_model, evaluating, first_array
 from .nest import map_nest
 from .sequence import run, sequence_input
 from .tape import no_tape
@@ -29,6 +29,7 @@ def drift(model: Any, x: Any, *, state: Any = None, title: str = "", **options: 
 
     options: as for `unroll`. Dropout is off. Nothing of `model` changes. It runs where the weights are.
     """
+    check_model(model)
     x = sequence_input(getattr(x, "value", x))
     library = library_of(first_array(model, x))
     found = []

@@ -13,7 +13,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -86,7 +86,18 @@ def explore(
     """
     if isinstance(c, Contributions):
         c = {"": c}
-    presets = [Preset(name, c, symbols, targets, about)] if isinstance(c, Mapping) else list(c)
+    given: Any = c.values() if isinstance(c, Mapping) else c
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(
+            f"explore takes mb.contributions(…), several of them by name, or presets; found {type(c).__name__}"
+        )
+    wanted = Contributions if isinstance(c, Mapping) else Preset
+    given = list(given)
+    for one in given:
+        if not isinstance(one, wanted):
+            hint = "; for several moments give a dict of them by name" if isinstance(one, Contributions) else ""
+            raise TypeError(f"explore: expected {wanted.__name__}, found {type(one).__name__}{hint}")
+    presets = [Preset(name, c, symbols, targets, about)] if isinstance(c, Mapping) else given
     if not presets:
         raise ValueError("there is no preset to show")
     text = page(presets, most_bytes)

@@ -99,6 +99,9 @@ def _one_row(x: Any, state: Any, row: int, t: int | None) -> tuple[Any, Any, int
     x = sequence_input(x)
     T, B = x.shape[:2]
     t = T if t is None else t
+    for name, number in (("t", t), ("row", row)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise TypeError(f"{name} must be a whole number, found {number!r}")
     if not 1 <= t <= T:
         raise ValueError(f"t must be a step from 1 to T = {T}, found {t}")
     if not 0 <= row < B:

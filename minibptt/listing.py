@@ -6,6 +6,7 @@ Where the terminal or pipe cannot print these signs, plain ASCII takes their pla
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,15 @@ _ASCII = str.maketrans(
         "σ": "sigmoid", "Σ": "sum", "½": "1/2", "√": "sqrt", "\N{NO-BREAK SPACE}": " ",
     }
 )  # fmt: skip
+
+
+def _no_names(tape: Any) -> Mapping[int, str]:
+    return {}
+
+
+# By slot, what the values that a cell works out in between are called. derivations/symbols.py, which is read after this
+# file, puts its own function here. What is not in the answer is v₁₇.
+value_names: Callable[[Any], Mapping[int, str]] = _no_names
 
 
 def can_print(text: str, stream: Any = None) -> bool:
@@ -89,6 +99,7 @@ def span(steps: tuple[int, int] | None) -> str:
 def wengert(tape: Any, most: int = 200) -> str:
     """The list of records of `tape`: step, layer, output, operation, inputs, value; cuts drawn as ✂.
 
+    Values have the names that their cell's `step` gives them, v₁₇ where it gives none.
     A parameter stands with the layers that use it, and a state that another layer made with its name: 0.h₁. Layers and
     steps are counted apart in the first line. A tape of more than `most` records shows its beginning and its
     end, and says how many are left out.
@@ -97,8 +108,9 @@ def wengert(tape: Any, most: int = 200) -> str:
     shown = records if len(records) <= most else records[: most // 2] + records[-(most // 2) :]
     names = {slot: leaf.label if leaf.name else subscript("v", slot) for slot, leaf in tape.leaves.items()}
     homes: dict[int, str | None] = {}
+    known = value_names(tape)
     for record in records:
-        names.update((out.slot, out.label) for out in record.outputs)
+        names.update((out.slot, known.get(out.slot, out.label)) for out in record.outputs)
         homes.update((out.slot, record.layer) for out in record.outputs if out.name)
     used: dict[int, dict[str, None]] = {slot: {} for slot in tape.leaves}  # in which layers
     for record in records:
@@ -114,7 +126,7 @@ def wengert(tape: Any, most: int = 200) -> str:
     for record in shown:
         if len(rows) == skipped and len(shown) < len(records):
             rows.append(("…", "", f"… {len(records) - len(shown)} records left out …", ""))
-        outs = ", ".join(out.label for out in record.outputs[:4])
+        outs = ", ".join(names[out.slot] for out in record.outputs[:4])
         outs += ", …" if len(record.outputs) > 4 else ""
         constants = iter(record.constants)
         args = []

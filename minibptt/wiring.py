@@ -7,10 +7,11 @@ node add up to its adjoint. Read after unrolled.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import listing
 from .asking import ThroughCuts
 from .listing import subscript
 from .sweep import Cut, Record
@@ -27,7 +28,8 @@ ARRIVES = "…"  # stands in a formula for what an edge brings
 class Node:
     """One record. steps: None off the clock. formula: in its own leaves and constants, … for what edges bring.
 
-    value: of its output, numbers or norm. padded: no row is real at its step, in its layer. cut: where it is one.
+    value: of its output, numbers or norm. state: its output is one. padded: no row is real at its step, in its layer.
+    cut: where it is one.
     adjoint: the norm of what arrives at its outputs, and at a cut `dropped` of what goes no further; None without a
     loss. factor: of a cut, 0 where it is closed.
     """
@@ -39,6 +41,7 @@ class Node:
     value: str
     cut: Cut | None = None
     padded: bool = False
+    state: bool = False
     adjoint: float | None = None
     dropped: float | None = None
     factor: float = 0.0
@@ -77,6 +80,7 @@ def wiring(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCuts 
     padded = _padded(tape)
     cuts = {cut.slot: cut for cut in tape.cuts}
     names = {slot: leaf.label for slot, leaf in tape.leaves.items()}
+    called = listing.value_names(tape)
     for slot, from_before in cuts.items():
         if from_before.source is None:
             tensor = from_before.tensor
@@ -87,7 +91,8 @@ def wiring(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCuts 
         known = {s: names[s] for s in record.inputs if s is not None and s in names and s not in maker}
         value = text_of(first.value) if len(record.outputs) == 1 else f"{len(record.outputs)} outputs"
         cut = cuts.get(first.slot) if record.rule is None else None
-        node = Node(record, record.steps, record.layer, _formula(record, known), value, cut)
+        node = Node(record, record.steps, record.layer, _formula(record, known, called), value, cut)
+        node.state = bool(first.name)
         node.padded = node.step is not None and (record.layer, node.step) in padded
         node.factor = factor_of(cut, through_cuts) if cut is not None else 0.0
         graph.nodes.append(node)
@@ -147,7 +152,7 @@ def _padded(tape: Tape) -> set[tuple[str | None, int]]:
     return found
 
 
-def _formula(record: Record, known: dict[int, str]) -> str:
+def _formula(record: Record, known: dict[int, str], called: Mapping[int, str]) -> str:
     """'h₁ = … + b_h': leaves and constants by name or number, … for what edges bring."""
     constants = iter(record.constants)
     arguments = []
@@ -161,8 +166,11 @@ def _formula(record: Record, known: dict[int, str]) -> str:
         text = f" {INFIX[record.op]} ".join(arguments)
     else:
         text = f"{SIGNS.get(record.op, record.op)}({', '.join(_few(arguments))})"
-    name = record.outputs[0].name
-    return f"{subscript(name, record.steps[1] if record.steps else None)} = {text}" if name else text
+    first = record.outputs[0]
+    if len(record.outputs) == 1 and first.slot in called:
+        short = text.removesuffix(f"({ARRIVES})") if not first.name else text  # f₁ = σ: there are many in a row
+        return f"{called[first.slot]} = {short}"
+    return f"{subscript(first.name, record.steps[1] if record.steps else None)} = {text}" if first.name else text
 
 
 def _few(arguments: list[str]) -> Iterable[str]:

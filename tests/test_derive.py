@@ -746,3 +746,32 @@ def test_what_the_loss_does_not_reach_has_a_zero_and_says_so():
     d = mb.derive(tape, loss, other)
     assert d.terms == [] and d.total.tolist() == [0, 0] and "does not depend on it" in str(d)
     assert_math(d)
+
+
+def test_print_tape_calls_the_values_inside_a_cell_by_the_names_of_its_step_and_adds_no_record():
+    lstm = mb.LSTM(1, 1, rng=0, engine="tape")
+    with mb.Tape() as tape:
+        out, _ = lstm(np.ones((2, 1, 1)), lengths=[1])
+        before = len(tape.records)
+        shown = str(tape)
+        assert len(tape.records) == before
+        mb.sum(out)
+    for line in ("z_i₁, z_f₁, z_g₁, z_o₁ = split", "f₁ = sigmoid(z_f₁)", "h₂ = where(h′₂, h₁)", "outputs = stack(h₁,"):
+        assert line in shown
+    assert "v₅ = add(v₂, v₄)" in shown  # what `step` gives no name
+
+
+def test_print_tape_shows_values_of_a_cell_that_cannot_take_its_step_again_by_their_places():
+    class Once(LinearCell):
+        calls = 0
+
+        def step(self, x, h):
+            if type(self).calls:
+                raise RuntimeError
+            type(self).calls += 1
+            total = self.w_x * x + self.w_h * h
+            return total, total
+
+    with mb.Tape() as tape:
+        mb.unroll(Once(), np.ones((1, 1, 1)))
+    assert "h₁ = add(v" in str(tape)

@@ -99,7 +99,7 @@ BAD = {
     "a length beyond the end": (["--lengths", "9"], "from 0 to 4, found 9"),
     "a negative seed": (["--seed", "-1"], "at least 0"),
     "a loss that overflows": (["--set", "w_h=1e200"], "the loss is"),
-    "a page in no folder": (["--html", "{tmp}/none/page.html"], "No such file"),
+    "a page in no folder": (["--html", "{tmp}/none/page.html"], "no such folder"),
     "a folder as page": (["--html", "{tmp}"], "a folder of that name"),
 }
 

@@ -278,7 +278,12 @@ def test_a_mended_graph_has_the_adjoints_of_the_states():
     tape, loss = toy()
     graph = wiring(tape, loss, through_cuts=True)
     named = {n.formula: n.adjoint for n in graph.nodes if n.formula.endswith("+ b_h")}
-    assert named == {"h₁ = … + b_h": 7, "h₂ = … + b_h": 3, "h₃ = … + b_h": 1, "h₄ = … + b_h": 0}
+    assert named == {
+        "h₁ = … + b_h": 7,
+        "h₂ = … + b_h": 3,
+        "h₃ = … + b_h": 1,
+        "h′₄ = … + b_h": 0,
+    }  # step 4 is padding: h₄ is h₃
     parts = sorted(e.part for e in graph.edges if e.start.formula == "h₁ = … + b_h")
     assert parts == [1, 6]  # from the output, and over the boundary
 

@@ -87,6 +87,8 @@ def run(options: argparse.Namespace) -> None:
     if options.html is not None:
         if options.html.is_dir():
             raise ValueError(f"--html {options.html}: a folder of that name is there; give a file")
+        if not options.html.parent.is_dir():
+            raise ValueError(f"--html {options.html}: there is no such folder; give a file in a folder that is there")
         options.html.write_text(shown.html(), encoding="utf-8")
         say(f"Written to {shown_path(options.html)}")
     if options.latex or options.html is None:

@@ -72,6 +72,10 @@ class Derivation:
 
     def text(self, most: int = 40) -> str:
         """As `print` shows it. most: steps that are shown; of more, the first and the last ones."""
+        if isinstance(most, bool) or not isinstance(most, int):
+            raise TypeError(f"most must be a whole number of steps, found {most!r}")
+        if most < 2:
+            raise ValueError(f"most must be at least 2, the first and the last step; found {most}")
         return text.plain(self, most)
 
     def latex(self) -> str:
@@ -97,6 +101,8 @@ class Derivation:
                 f"beside needs two derivations of the same gradient, of the same tape and detail; found {self.title} "
                 f"({self.detail}) and {other.title} ({other.detail})"
             )
+        if titles is not None and (isinstance(titles, str) or len(titles) != 2):
+            raise ValueError(f"titles must be two texts, one for each column; found {titles!r}")
         return Beside(self, other, titles or (self.cuts_in_words, other.cuts_in_words))
 
 

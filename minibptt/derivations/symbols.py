@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from typing import Any
 
+from .. import listing
 from ..asking import Call
 from ..backend import to_numpy
 from ..listing import brief
@@ -18,6 +19,7 @@ from ..sweep import Record
 from ..tape import Tape
 from ..tensor import Tensor
 from .expressions import Expr, Number, Symbol, size, words
+from .expressions import text as as_text
 from .rehearsal import Name, Rehearsal, argument_of, cell_names, rehearse, states_of
 from .written import formula
 
@@ -256,3 +258,12 @@ def _single(value: Any) -> float | None:
     if getattr(value, "size", 0) != 1 or value.dtype.kind not in "fiub":
         return None
     return float(to_numpy(value).reshape(-1)[0])
+
+
+def labels(tape: Tape) -> dict[int, str]:
+    """By slot, what the values that are no leaves are called, for `print(tape)`."""
+    symbols = Symbols(tape)
+    return {slot: as_text(symbols.of(slot)) for slot in symbols.names if slot in symbols.producer}
+
+
+listing.value_names = labels

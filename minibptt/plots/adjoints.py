@@ -22,6 +22,10 @@ def adjoints(tape: Tape, loss: Tensor, ax: Any = None, through_cuts: ThroughCuts
     A dashed upright line stands at each cut. Norms are over rows and units; one of exactly 0 is marked at the bottom.
     through_cuts: as for `Tape.gradient`. Returns the Axes. Errors as for `Tape.adjoints`.
     """
+    if not isinstance(tape, Tape):
+        raise TypeError(f"plots.adjoints takes a tape first, found {type(tape).__name__}")
+    if loss is None:
+        raise TypeError("plots.adjoints takes the loss that was computed on the tape, found None")
     found = unrolled(tape, loss, through_cuts=through_cuts)
     if ax is None:
         ax = slide().add_axes((0.105, 0.11, 0.745, 0.79))

@@ -16,7 +16,10 @@ def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
     found: one, or several by name. ax: Axes, or None for a new figure. Returns the Axes. A difference of exactly 0 has
     no place on the log axis and is left out. ValueError where there is nothing to draw.
     """
-    several = found if isinstance(found, dict) else {found.title: found}
+    several = found if isinstance(found, dict) else {getattr(found, "title", ""): found}
+    for one in several.values():
+        if not isinstance(one, Drift):
+            raise TypeError(f"plots.drift takes what mb.drift gives, one or a dict of them; found {type(one).__name__}")
     lines = {name: np.where(d.outputs > 0, d.outputs, np.nan) for name, d in several.items()}
     if not any(np.isfinite(line).any() for line in lines.values()):
         raise ValueError("there is no difference to draw: float32 and float64 give the same numbers here")

@@ -206,7 +206,7 @@ class _Drawing:
     def _node(self, node: Node) -> None:
         w, h, x, y = self.w[node], self.h, self.plan.x[node], self.plan.y(node)
         ink = "#AAAAAA" if node.padded else "black"
-        named = "=" in node.formula
+        named = node.state
         self.ax.add_patch(FancyBboxPatch(
             (x - w, y - h), 2 * w, 2 * h, boxstyle="round,pad=0,rounding_size=0.02", label="node",
             facecolor="white" if node.padded else "#DCEAF5" if named else "white", zorder=5,

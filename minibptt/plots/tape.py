@@ -32,6 +32,8 @@ def tape(
     Returns the Axes. TapeError for an empty tape, for detail "step" where no state was noted, and for a loss that is
     not on the tape; ValueError for another detail.
     """
+    if not isinstance(tape, Tape):
+        raise TypeError(f"plots.tape takes a tape first, found {type(tape).__name__}")
     if detail not in (None, "operation", "step"):
         raise ValueError(f'detail must be "operation" or "step", found {detail!r}')
     if detail == "operation" or (detail is None and fits(tape)):

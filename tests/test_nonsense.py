@@ -1,0 +1,97 @@
+"""What is no tape, no loss, no size or no folder is refused in words, before anything is drawn, timed or written."""
+
+import numpy as np
+import pytest
+
+import minibptt as mb
+from minibptt.cli import main
+from minibptt.wiring import wiring
+
+
+@pytest.fixture
+def recorded():
+    lstm = mb.LSTM(2, 3, rng=0, engine="tape")
+    with mb.Tape() as tape:
+        out, _ = lstm(np.ones((3, 1, 2)))
+        loss = mb.sum(out * out)
+    return lstm, tape, out, loss
+
+
+def test_a_loss_that_is_no_scalar_is_refused_without_advice_that_derive_cannot_follow(recorded):
+    lstm, tape, out, _ = recorded
+    with pytest.raises(ValueError, match=r"scalar, found shape \(3, 1, 3\): sum it, as with mb.sum"):
+        mb.derive(tape, out, next(iter(lstm.parameters().values())))
+
+
+@pytest.mark.parametrize("wrt", ["W_h", None, {}])
+def test_what_cannot_be_watched_is_not_told_to_be_watched(recorded, wrt):
+    with pytest.raises(TypeError, match="Pass the parameter itself"):
+        mb.derive(recorded[1], recorded[3], wrt)
+
+
+def test_a_derivation_leaves_out_steps_or_says_why_it_cannot_and_takes_two_titles(recorded):
+    lstm, tape, _, loss = recorded
+    found = mb.derive(tape, loss, next(iter(lstm.parameters().values())))
+    shown = found.text(2)
+    assert "… 1 steps left out …" in shown and "step 3 " in shown and "step 1 " in shown and "step 2 " not in shown
+    for most in (1, 0, -1):
+        with pytest.raises(ValueError, match="most must be at least 2"):
+            found.text(most)
+    with pytest.raises(TypeError, match="most must be a whole number"):
+        found.text("all")
+    for titles in (("one",), "ab"):
+        with pytest.raises(ValueError, match="titles must be two texts"):
+            found.beside(found, titles)
+
+
+def test_figures_say_what_they_take(recorded):
+    lstm, tape, _, _ = recorded
+    cases = {
+        "plots.tape takes a tape": lambda: mb.plots.tape(None),
+        "plots.adjoints takes a tape": lambda: mb.plots.adjoints(None, None),
+        "plots.adjoints takes the loss": lambda: mb.plots.adjoints(tape, None),
+        "plots.drift takes what mb.drift gives": lambda: mb.plots.drift([]),
+        "plots.benchmark takes what": lambda: mb.plots.benchmark(None),
+        "t must be a whole number": lambda: mb.plots.jacobians(lstm, np.ones((3, 1, 2)), t=1.5),
+        "row must be a whole number": lambda: mb.plots.highway(lstm, np.ones((3, 1, 2)), row="0"),
+    }
+    for message, ask in cases.items():
+        with pytest.raises(TypeError, match=message):
+            ask()
+
+
+def test_drift_and_benchmark_say_what_they_take(recorded):
+    lstm, x = recorded[0], np.ones((2, 1, 2))
+    for ask in (lambda: mb.drift(None, x), lambda: mb.benchmark(None, x)):
+        with pytest.raises(TypeError, match="model must be a cell, a layer"):
+            ask()
+    with pytest.raises(TypeError, match=r"a list of them, \['numpy'\]"):
+        mb.benchmark(lstm, x, backends="numpy")
+    for seconds in (-1, float("nan"), float("inf"), "1"):
+        with pytest.raises(ValueError, match="seconds must be a number of at least 0"):
+            mb.benchmark(lstm, x, seconds=seconds)
+
+
+def test_explore_says_what_it_takes(recorded, tmp_path):
+    c = mb.contributions(recorded[0], np.ones((3, 1, 2)), np.ones((3, 1, 3)), loss=mb.mse)
+    for what, message in (
+        (None, "found NoneType"),
+        ([c], "expected Preset, found Contributions; for several moments give a dict"),
+        ({"after": 3}, "expected Contributions, found int"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            mb.explore(what, tmp_path / "page.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_shell_says_that_there_is_no_folder_for_a_derivation(tmp_path, capsys):
+    assert main(["derive", "--html", str(tmp_path / "none" / "page.html")]) != 0
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_the_drawing_of_every_operation_names_the_gates_and_marks_only_states(recorded):
+    nodes = wiring(recorded[1]).nodes
+    formulas = [node.formula for node in nodes]
+    for formula in ("i₁ = σ", "f₂ = σ", "g₃ = tanh", "o₃ = σ", "h₂ = … · …"):
+        assert formula in formulas
+    assert {node.formula[0] for node in nodes if node.state} == {"h", "c"}
