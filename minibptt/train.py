@@ -143,10 +143,8 @@ def _check_optimiser(optimiser: Any, model: Module) -> None:
     """TypeError for what is no optimiser; ValueError for one of another model, which would be moved in its place."""
     if isinstance(optimiser, type) or not callable(getattr(optimiser, "step", None)):
         raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {type(optimiser).__name__}")
-    own = dict(model.named_parameters())
-    if optimiser.parameters.keys() == own.keys() and any(
-        optimiser.parameters[name] is not p for name, p in own.items()
-    ):
+    own, its = dict(model.named_parameters()), getattr(optimiser, "parameters", None)  # one of your own may have none
+    if isinstance(its, Mapping) and its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
         raise ValueError(
             f"train: the {type(optimiser).__name__} was made for another model, whose parameters have the same names: "
             "it would move those. Make it for the model that is trained"

@@ -145,7 +145,7 @@ def test_what_cannot_be_trained_says_so(tmp_path):
         quiet(model, stream, loss, mb.full(), adam, updates=1, save=tmp_path)
     with pytest.raises(TypeError, match="train: clip must be a number, found 'x'"):
         quiet(model, stream, loss, mb.full(), adam, updates=1, clip="x")
-    with pytest.raises(TypeError, match="takes an optimiser.*found NoneType"):
+    with pytest.raises(TypeError, match=r"takes an optimiser.*found NoneType"):
         quiet(model, stream, loss, mb.full(), None, updates=1)
     assert same(weights(model), before) and stream.position == 0
 
