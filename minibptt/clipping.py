@@ -6,11 +6,25 @@ Clipping stays on the device, and never scales up. Only `check_finite` waits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from .backend import Array, library_of, to_numpy
 from .gradients import Gradients
+
+
+def check_limit(what: str, most: Any) -> None:
+    """TypeError for a limit that is no number, ValueError for one that is not positive."""
+    if isinstance(most, bool) or not isinstance(most, int | float | np.number):
+        raise TypeError(f"{what} must be a number, found {most!r}")
+    if not most > 0:
+        raise ValueError(f"{what} must be positive, found {most}")
+
+
+def _check_gradients(what: str, gradients: Any) -> None:
+    if not isinstance(gradients, Mapping):
+        raise TypeError(f"{what} takes tape.gradient(loss, model), found {type(gradients).__name__}")
 
 
 def all_finite(gradients: Mapping[str, Array]) -> Array:
@@ -31,8 +45,7 @@ def check_finite(gradients: Gradients) -> Gradients:
 
     It waits for the device, so a training loop asks where it reads the loss. Clipping before it hides nothing.
     """
-    if not isinstance(gradients, Mapping):
-        raise TypeError(f"check_finite takes tape.gradient(loss, model), found {type(gradients).__name__}")
+    _check_gradients("check_finite", gradients)
     if gradients and not bool(all_finite(gradients)):
         bad = {name: int(g.size - np.isfinite(to_numpy(g)).sum()) for name, g in gradients.items()}
         name = next(name for name, n in bad.items() if n)
@@ -52,8 +65,8 @@ def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
     The factor stays on the device. Gradients that are not finite come back as they are, so that `check_finite` still
     finds the parameter that they started from. ValueError for most ≤ 0.
     """
-    if not most > 0:
-        raise ValueError(f"clip_by_global_norm: the largest norm must be positive, found {most}")
+    check_limit("clip_by_global_norm: the largest norm", most)
+    _check_gradients("clip_by_global_norm", gradients)
     arrays = list(gradients.values())
     if not arrays:
         return gradients
@@ -69,8 +82,8 @@ def clip_by_value(gradients: Gradients, most: float) -> Gradients:
 
     NaN and infinity stay as they are, for `check_finite` to find. ValueError for most ≤ 0.
     """
-    if not most > 0:
-        raise ValueError(f"clip_by_value: the largest value must be positive, found {most}")
+    check_limit("clip_by_value: the largest value", most)
+    _check_gradients("clip_by_value", gradients)
 
     def clipped(g: Array) -> Array:
         xp, limit = library_of(g), min(float(most), float(np.finfo(g.dtype).max))

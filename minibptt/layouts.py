@@ -125,6 +125,9 @@ def take(library: str, layer: Module, given: list[dict[str, Any]], forget_bias: 
                 lines.append(f"{name}{where} is {shape} in {LIBRARIES[library]}, found {one[name].shape}{hint}")
             elif one[name].dtype.kind != "f":
                 lines.append(f"{name}{where} must be of floats, found {one[name].dtype}")
+        first = next(j for j, other in enumerate(cells) if other is cell)
+        if not lines and any((one[name] != theirs[first][name]).any() for name in shapes):
+            lines.append(f"layers {first} and {i} are one cell, used twice, and these weights differ between them")
     if lines:
         raise ValueError("\n  ".join([f"these weights do not fit this {type(layer).__name__}:", *lines]))
     for cell, one in zip(cells, theirs):

@@ -194,8 +194,11 @@ class Adam(Optimiser):
 
     def __init__(self, model: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
         super().__init__(model, lr)
-        if len(betas) != 2 or not all(0 <= β < 1 for β in betas):
+        two = isinstance(betas, list | tuple) and len(betas) == 2
+        if not two or not all(isinstance(β, int | float) and 0 <= β < 1 for β in betas):
             raise ValueError(f"Adam: betas must be two numbers of at least 0 and below 1, found {betas!r}")
+        if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+            raise ValueError(f"Adam: eps must be a number of at least 0, found {eps!r}")
         self.beta1, self.beta2, self.eps = float(betas[0]), float(betas[1]), float(eps)
 
     @property

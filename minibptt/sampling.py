@@ -40,7 +40,9 @@ def _drawn(model: Any, ids: np.ndarray, length: int, temperature: float, rng: np
 
 
 def draw(logits: np.ndarray, temperature: float, rng: np.random.Generator) -> int:
-    """One id from softmax(logits / temperature) (V,); the most likely one at temperature 0."""
+    """One id from softmax(logits / temperature) (V,), the most likely at temperature 0. ValueError for NaN."""
+    if not np.isfinite(logits.max()):
+        raise ValueError("sample: the model's outputs are NaN or infinite: look at its weights")
     logits = logits.astype(np.float64) - logits.max()
     if temperature == 0:
         return int(logits.argmax())

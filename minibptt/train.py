@@ -21,9 +21,9 @@ import numpy as np
 from . import saving
 from .archive import CheckpointError
 from .backend import Array, library_of, to_numpy
-from .clipping import clip_by_global_norm, finite_flags
+from .clipping import check_limit, clip_by_global_norm, finite_flags
 from .gradients import Gradients
-from .module import Module, Rng, check_size, generator, learning
+from .module import Module, Rng, check_model, check_size, generator, learning
 from .optim import Optimiser
 from .progress import Progress
 from .streams import Stream
@@ -96,8 +96,14 @@ def train(
             f"train takes a stream, stream_batches(tokens, batch=…, steps=…), or a Stream of your own; found "
             f"{type(stream).__name__}"
         )
+    check_model(model)
+    _check_optimiser(optimiser, model)
+    if clip is not None:
+        check_limit("train: clip", clip)
     if save is not None and not Path(save).absolute().parent.is_dir():
         raise CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
+    if save is not None and Path(save).is_dir():
+        raise CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)
@@ -131,6 +137,18 @@ def train(
                 how = f"train(…, resume={os.fspath(save)!r})"
             line.say(f"training stopped after {loop.done} of {updates} updates; to go on: {how}")
     return Training(loop.done, loop.passes, loop.all_losses(), loop.carried, stopped)
+
+
+def _check_optimiser(optimiser: Any, model: Module) -> None:
+    """TypeError for what is no optimiser; ValueError for one of another model, which would be moved in its place."""
+    if isinstance(optimiser, type) or not callable(getattr(optimiser, "step", None)):
+        raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {type(optimiser).__name__}")
+    own, its = dict(model.named_parameters()), getattr(optimiser, "parameters", None)  # one of your own may have none
+    if isinstance(its, Mapping) and its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
+        raise ValueError(
+            f"train: the {type(optimiser).__name__} was made for another model, whose parameters have the same names: "
+            "it would move those. Make it for the model that is trained"
+        )
 
 
 class Loop:

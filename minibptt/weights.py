@@ -59,6 +59,10 @@ def from_torch(layer: Module, state_dict: Mapping[str, Any], prefix: str = "") -
     (bias=False) ours become 0. ValueError for names or shapes that do not fit, all of them, and for a GRU with
     reset="before", which PyTorch does not have; then nothing was changed.
     """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"from_torch takes name → array, as module.state_dict() gives it, found {type(state_dict).__name__}"
+        )
     given = {name.removeprefix(prefix): x for name, x in state_dict.items() if name.startswith(prefix)}
     cells, several = cells_of(layer)
     suffix = "_l{}" if several or "weight_ih_l0" in given else ""
@@ -90,6 +94,8 @@ def from_keras(layer: Module, arrays: Mapping[str, Any] | Sequence[Any]) -> None
     "recurrent_kernel", "bias") for one layer. The activations are not in there: Keras 3's defaults are ours;
     before TensorFlow 2 its gates were hard_sigmoid. ValueError for shapes that do not fit; then nothing was changed.
     """
+    if not isinstance(arrays, Mapping | list | tuple):
+        raise TypeError(f"from_keras takes the list that layer.get_weights() gives, found {type(arrays).__name__}")
     cells, _ = cells_of(layer)
     names = list(shapes_of("keras", cells[0]))
     if isinstance(arrays, Mapping):

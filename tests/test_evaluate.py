@@ -133,3 +133,9 @@ def test_what_cannot_be_sampled_says_so():
     ]:
         with pytest.raises((ValueError, IndexError), match=words):
             list(mb.sample(model_of(), start, **{"length": 3, **options}))
+
+
+def test_a_model_whose_outputs_are_nan_draws_nothing():
+    for temperature in (0, 1):
+        with pytest.raises(ValueError, match="outputs are NaN"):
+            draw(np.array([0.0, np.nan, 1.0]), temperature, np.random.default_rng(0))

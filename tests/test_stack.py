@@ -240,6 +240,7 @@ def test_a_residual_connection_adds_the_input_and_a_layer_of_zeros_lets_it_throu
         (lambda: mb.Stack(mb.RNNCell(2, 3), residual=True), ValueError, "D = 2 and H = 3 wide: leave 0 out"),
         (lambda: mb.Stack(mb.RNNCell(2, 2), residual=[1]), ValueError, "there is no layer 1; they are 0 to 0"),
         (lambda: mb.Stack(mb.RNNCell(2, 2), residual=1), TypeError, "a list of layer numbers, found 1"),
+        (lambda: mb.Stack(mb.RNNCell(2, 2), residual=None), TypeError, "a list of layer numbers, found None"),
         (lambda: mb.Stack(mb.RNNCell(2, 2), residual=[True]), TypeError, "a list of layer numbers"),
         (lambda: mb.Stack(mb.RNNCell(2, 2), dropout=0.5), ValueError, "no between"),
         (lambda: mb.Stack(mb.RNNCell(2, 2), engine="fast"), ValueError, "'explicit'"),

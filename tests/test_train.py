@@ -140,6 +140,23 @@ def test_what_cannot_be_trained_says_so(tmp_path):
         quiet(model, stream, loss, mb.full(), adam, updates=1, save=tmp_path / "absent" / "c.npz")
     with pytest.raises(mb.CheckpointError, match="there is no checkpoint"):
         quiet(model, stream, loss, mb.full(), adam, updates=1, resume=tmp_path / "absent.npz")
+    before, stream = weights(model), stream.seek(0)
+    with pytest.raises(mb.CheckpointError, match="it is a folder"):
+        quiet(model, stream, loss, mb.full(), adam, updates=1, save=tmp_path)
+    with pytest.raises(TypeError, match="train: clip must be a number, found 'x'"):
+        quiet(model, stream, loss, mb.full(), adam, updates=1, clip="x")
+    with pytest.raises(TypeError, match=r"takes an optimiser.*found NoneType"):
+        quiet(model, stream, loss, mb.full(), None, updates=1)
+    assert same(weights(model), before) and stream.position == 0
+
+
+def test_an_optimiser_of_another_model_with_the_same_names_is_refused_and_moves_neither():
+    model, stream, loss = new()
+    other = model_of(seed=7)
+    before = weights(model), weights(other)
+    with pytest.raises(ValueError, match="Adam was made for another model"):
+        quiet(model, stream, loss, mb.full(), mb.Adam(other), updates=1)
+    assert same(weights(model), before[0]) and same(weights(other), before[1])
 
 
 def test_no_window_waits_for_the_device(xp):

@@ -344,6 +344,23 @@ def test_what_does_not_fit_says_what_it_looks_like_and_changes_nothing(name):
     assert bits(layer) == before
 
 
+def test_a_cell_that_is_used_twice_takes_equal_weights_only():
+    cell = mb.LSTMCell(3, 3, rng=0)
+    stack, before = mb.Stack([cell] * 2), bits(cell)
+    weights.from_torch(stack, weights.to_torch(mb.Stack([mb.LSTMCell(3, 3, rng=1)] * 2)))
+    assert bits(cell) == bits(mb.LSTMCell(3, 3, rng=1)) != before
+    with pytest.raises(ValueError, match="layers 0 and 1 are one cell"):
+        weights.from_torch(stack, weights.to_torch(mb.LSTM(3, 3, layers=2, rng=2)))
+    assert bits(cell) == bits(mb.LSTMCell(3, 3, rng=1))
+
+
+def test_a_module_in_place_of_its_weights_says_what_to_give():
+    with pytest.raises(TypeError, match=r"module.state_dict\(\) gives it, found LSTM"):
+        weights.from_torch(mb.LSTM(3, 4), mb.LSTM(3, 4))
+    with pytest.raises(TypeError, match=r"get_weights\(\) gives, found NoneType"):
+        weights.from_keras(mb.LSTM(3, 4), None)
+
+
 def test_a_gru_of_the_other_reset_and_other_modules_are_told_apart():
     after, before = mb.GRU(3, 4, rng=0), mb.GRU(3, 4, reset="before", rng=0)
     with pytest.raises(

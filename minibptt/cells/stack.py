@@ -76,7 +76,9 @@ class Stack(Cell):
         n = len(self.cells)
         if isinstance(residual, bool):
             return frozenset(range(n) if residual else ())
-        if isinstance(residual, int) or not all(type(i) is int for i in residual):
+        if not isinstance(residual, list | tuple | set | frozenset | range) or not all(
+            type(i) is int for i in residual
+        ):
             raise TypeError(f"Stack: residual must be True, False or a list of layer numbers, found {residual!r}")
         wrong = [i for i in residual if not 0 <= i < n]
         if wrong:

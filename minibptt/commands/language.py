@@ -35,6 +35,11 @@ class Text:
         if len(self.symbols) < 2:
             raise TaskError(f"the text has one distinct character ({self.symbols!r}): there is nothing to predict")
         end = len(ids) - len(ids) // HELD_OUT
+        if len(ids) - end < 2:  # one step and its target
+            raise TaskError(
+                f"{self.name} is too short: a tenth of it is held out, and needs 2 characters. Give a text of at least "
+                f"{2 * HELD_OUT}, found {len(ids)}"
+            )
         self.learnt, self.held_out = ids[:end], ids[end:]
 
     def about(self) -> dict[str, str | None]:

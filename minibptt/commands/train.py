@@ -108,6 +108,8 @@ def run(options: argparse.Namespace) -> None:
 def _new(options: argparse.Namespace) -> tuple[dict[str, Any], Text, int, Path]:
     """(what is kept, the text, updates, the file to save to) of a training from the beginning."""
     save = options.save or DEFAULT_FILE
+    if save.is_dir():
+        raise UsageError(f"--save {shown(save)} is a folder: give the name of a file")
     if save.exists():
         name = shlex.quote(shown(save))
         raise UsageError(f"{name} is there already: go on from it with --resume {name}, or give another --save FILE")
