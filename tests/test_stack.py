@@ -363,3 +363,15 @@ def test_a_cell_keeps_its_own_place_in_an_error_from_inside_a_stack():
     for run in RUNS.values():
         with pytest.raises(TypeError, match=r"layer 1 \(Wrong\.step\) must return \(output, next state\)"):
             run(mb.Stack(Scalar(), Wrong()), np.ones((2, 1, 1)))
+
+
+def test_a_single_step_from_a_state_that_does_not_fit_names_the_layer():
+    stack = mb.Stack(mb.RNNCell(2, 3, rng=0), mb.LSTMCell(3, 4, rng=1))
+    x, state = np.ones((5, 2), np.float32), stack.zero_state(5)
+    assert stack.step(x, state)[0].shape == (5, 4)
+    with pytest.raises(
+        ValueError, match=r"state of layer 1 \(LSTMCell\) must be one of 5 rows, as x is; found shape \(4, 4\)"
+    ):
+        stack.step(x, (state[0], stack.zero_state(4)[1]))
+    with pytest.raises(ValueError, match=r"state of layer 0 \(RNNCell\) .* found None"):
+        stack.step(x, None)

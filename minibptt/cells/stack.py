@@ -159,13 +159,23 @@ class Stack(Cell):
     # --- step by step, and layer by layer ------------------------------------------------------------------------
 
     def step(self, x: Any, state: Any) -> tuple[Tensor, tuple[Any, ...]]:
-        """One step of every layer, from the bottom up: the output of the last, and the state of each."""
+        """One step of every layer, from the bottom up: the output of the last, and the state of each.
+
+        ValueError for a state that is missing, or of another batch than x.
+        """
         after: list[Any] = []
         seen: list[tuple[int, ...]] = []
         for i, cell, before in self.entries(state):
             with self._use(i, seen, x):
-                form = [path for path, _ in leaves(before)]
-                below = x
+                parts = list(leaves(before))
+                form, below = [path for path, _ in parts], x
+                wrong = [h for _, h in parts if not getattr(h, "ndim", 0) or h.shape[0] not in (1, len(x))]
+                if wrong or before is None:
+                    found = f"shape {wrong[0].shape}" if wrong and hasattr(wrong[0], "shape") else repr(before)
+                    raise ValueError(
+                        f"the state of {who(cell)} must be one of {len(x)} rows, as x is; found {found}. The first "
+                        f"one is zero_state({len(x)})"
+                    )
                 x = self.dropouts[i - 1](x) if i else x
                 y, new = checked_step(cell, x, before, form, [None] * len(form))
                 x = self._around(i, below, y)
