@@ -84,8 +84,8 @@ for name, trained in {"k = 32": model, "k = 2": short}.items():
 # %% [markdown]
 # Little yet, in so short a training. What to choose? *The smallest k whose kept share stays high over all its offsets,
 # measured while the model learns*, on data that is held out; one comparison now and then says whether it is still long
-# enough. Here 8 is a choice that can be defended: about 90 % or more at every moment and offset, on a tape of a quarter of
-# the steps.
+# enough. Here 8 is a choice that can be defended: about 90 % or more at every moment and offset, on a tape of a
+# quarter of the steps.
 #
 # What must not be saved on is the state. Evaluated with it carried, and from zero every 16 steps:
 
