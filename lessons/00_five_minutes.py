@@ -1,7 +1,7 @@
 # %% [markdown] minutes=25
 # # 0. Five minutes: a character model from scratch, and where is the cut?
 #
-# **Question.** A network reads a text of 40,000 characters one by one and learns to guess the next. Its memory goes on
+# **Question.** A network reads a text one character after the other and learns to guess the next. Its memory goes on
 # from the first character to the last. Yet each of its gradients looks at 32 characters only. Where is the line drawn,
 # what crosses it, and what does not?
 #
@@ -37,8 +37,10 @@ model = mb.Sequential(mb.Embedding(V, 16, rng=1), mb.LSTM(16, 48, rng=2), mb.Lin
 # character that comes next. The model knows nothing yet. What will the first loss be, roughly? And below which number
 # should it be at the end?
 #
-# Eight rows of the text are read side by side, in *windows* of 32 steps. Look at `mb.cut(state)`: the state that one
-# window ends with is where the next one begins. (A few seconds.)
+# The text's 40,000 characters are split into eight rows of 5,000, read side by side in *windows* of 32 steps. A window
+# gives one gradient; `clip_by_global_norm` shortens it where it is long, and `Adam`, an optimiser, moves the weights a
+# little against it. Look at `mb.cut(state)`: the state that one window ends with is where the next one begins. (A few
+# seconds.)
 
 # %%
 optimiser, state, losses = mb.Adam(model, lr=1e-2), model.zero_state(8), []
@@ -76,15 +78,18 @@ print("".join(symbols[i] for i in written))
 # lies in an earlier window have no term: the gradient is *truncated*. What was read long ago still acts on the guess,
 # but nobody asks any more how it should have been remembered.
 #
-# The last window's tape shows it: what the LSTM starts from, h₀ and c₀, are *leaves*, values without a past.
+# A *tape* is the list of what was computed; the gradient is read off it, from the end to the start. The tape of the
+# last window (the 7 steps that are left over) shows what the LSTM's two-part state starts from: h₀ and c₀ are
+# *leaves*, values without a past.
 
 # %%
 print(tape)
 
 # %% [markdown]
-# What would be lost in windows of 4? Here are 24 characters of the text, the end of one piece of code and the start of
-# the next. Each square is a pair: how much of the whole gradient's effect comes from what happened at the character
-# below (s) for the guess made at the left (t).
+# What would be lost in windows of 4 (`mb.tbptt(4)`, truncated backpropagation through time)? Here are 24 characters of
+# the text, the end of one piece of code and the start of the next. Each square is a pair: how much of the whole
+# gradient comes from what happened at the character below (s) for the guess at the left (t), whose right answer stands
+# there. Blue squares pull the way of the whole gradient, orange ones against it; all together they are 1.
 
 # %%
 T, k, at = 24, 4, 33_000

@@ -37,8 +37,8 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 # **3.** No step needs to know the others: only its own derivative, at the values of the forward pass, and the adjoint
 # that arrives. So one pass in reverse gives the derivative by *every* value.
 #
-# The same lines in code. A **tape** writes down each operation while it is computed. (v₂, v₄, … are places on the tape;
-# weights and numbers take one too.)
+# The same lines in code. A **tape** writes down each operation while it is computed; `mb.parameter` makes a value whose
+# derivative will be asked for. (v₂, v₄, … are places on the tape; weights and numbers take one too.)
 
 # %%
 w, b = mb.parameter([0.5], "w"), mb.parameter([-1.0], "b")
@@ -60,7 +60,7 @@ assert dw.item() == -4 and db.item() == -2
 # recurrent network uses the same weight at every step.
 #
 # Here h ← w·h, four times, from h₀ = 1, with L = h₄ = w⁴. On paper dL/dw = 4w³: four uses, four terms, each w³. The
-# tape can give each use its own term:
+# tape can give each use its own term. (A *cell* is what one step computes, `mb.unroll` runs it over all inputs.)
 
 
 # %%
@@ -125,6 +125,7 @@ print("half of it:", tape.gradient(L, w), " right:", 2 * (1 - np.tanh(1.0) ** 2)
 # ## Exercises
 #
 # **1.1** Your own x, w, b, y. What is ∂L/∂w for L = (tanh(w·x + b) − y)²? Use NumPy as a pocket calculator, not a tape.
+# If you type a number, give five digits.
 
 # %%
 n = check.numbers("1.1")

@@ -91,7 +91,8 @@ with mb.Tape() as tape:
 print(tape)
 
 # %% [markdown]
-# One tape answers both questions: with its cuts closed, and with its cuts mended.
+# One tape answers both questions: with its cuts closed, and with its cuts mended. What a closed cut *dropped* is the
+# adjoint that arrived there: w_h·1 = 2 at both, for the other cut is closed too. (Mended, 3·w_h = 6 reaches h₁.)
 
 # %%
 cut = tape.gradient(loss, cell)
@@ -104,8 +105,9 @@ for where, adjoint in tape.dropped(loss).items():
 assert by_hand == {"full": full["w_h"].item(), "cut": cut["w_h"].item()}
 
 # %% [markdown]
-# Each pair (loss step t, source step s) has its own term, and a cut removes those whose s lies before it. What a pair
-# is worth is its *share* of the gradient of all four parameters. With k = 1 only the diagonal is left:
+# Each pair (loss step t, source step s) has its own term C[t, s], and a cut removes those with s before it and t after.
+# What a pair is worth is its *share* of the gradient G = Σ C of all four parameters: C·G / (G·G), the part of it that
+# points along G. Shares add up to 1; one that points against G is negative. With k = 1 only the diagonal is left:
 
 # %%
 c = mb.contributions(cell, x, y, loss_of)

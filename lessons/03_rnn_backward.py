@@ -49,12 +49,8 @@ def forward(x, h0, W_x, W_h, b):
     h = [h0]
     for x_t in x:
         h.append(np.tanh(x_t @ W_x + h[-1] @ W_h + b))
-    return np.stack(h[1:]), (
-        x,
-        np.stack(h),
-        W_x,
-        W_h,
-    )  # h in the cache is (T + 1, B, H): h[t] is what step t + 1 starts from
+    cache = x, np.stack(h), W_x, W_h  # h is (T + 1, B, H) here: h[t] is what step t + 1 starts from
+    return np.stack(h[1:]), cache
 
 
 # %% [markdown]
@@ -169,7 +165,7 @@ print(mb.check_cell(forward, forgetful, like="rnn", raises=False))
 # %% [markdown]
 # ## Exercises
 #
-# **3.3** Find the bug. One of these lines is wrong. The gradients of W_x and b are wrong too, though only one line is.
+# **3.3** Find the bug. One of these lines is wrong, and with it every gradient.
 
 
 # %%

@@ -142,7 +142,7 @@ print("loss at first, then, at last:", descend(None), "unclipped,", descend(4000
 # ## Exercises
 #
 # **4.1** One tanh unit, held by its input at the same state h_t = h at every step. How much of dh_T arrives j steps
-# back, and does it vanish or explode? Your numbers:
+# back, and does it vanish or explode? (A typed number needs five digits.) Your numbers:
 
 # %%
 n = check.numbers("4.1")

@@ -30,9 +30,9 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #
 #     w[t, s] = 1  if  max(1, e − k2 + 1) ≤ s ≤ t,  else 0
 #
-# **4. k1 = k2 = k** are *chunks* side by side; here a shorter tail reaches back to its own start only. The first loss
-# of a chunk keeps 1 step, the last one k, and the mean is (k + 1)/2. Only with k1 = 1 does every loss keep k steps, and
-# that costs a window of k steps at every step.
+# **4. k1 = k2 = k** are *chunks* side by side, `tbptt(k)`; unlike in step 3, a shorter tail reaches back to its own
+# start only. The first loss of a chunk keeps 1 step, the last one k, and the mean is (k + 1)/2. Only with k1 = 1 does
+# every loss keep k steps, and that costs a window of k steps at every step.
 #
 # **Predict before you run on.** T = 12. Of the 78 pairs, how many are kept by chunks of 4? And by k1 = 1, k2 = 4?
 

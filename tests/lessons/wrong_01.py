@@ -20,6 +20,14 @@ def swept(rule, order=reversed):
     return sweep
 
 
+def unseeded(records, loss):
+    adjoint = {}
+    for output, inputs in reversed(records):
+        for name, derivative in inputs:
+            adjoint[name] = adjoint.get(name, 0.0) + derivative * adjoint.get(output, 0.0)
+    return adjoint
+
+
 WRONG = {
     "1.1": [
         (lambda n: neuron(n, two=-2.0), "the sign"),
@@ -43,6 +51,7 @@ WRONG = {
         (lambda n: swept(lambda before, new: before), "only the first"),
         (lambda n: swept(lambda before, new: before + new, order=list), "from the last to the first"),
         (lambda n: swept(lambda before, new: before + 2 * new), "are added"),
+        (lambda n: unseeded, "must begin with"),
         (lambda n: lambda records, loss: {"L": 1.0}, "missing"),
         (lambda n: lambda records, loss: 1.0, "must be a dict"),
     ],

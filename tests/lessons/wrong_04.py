@@ -57,8 +57,8 @@ WRONG = {
         (lambda n: lambda h, W: np.prod(1 - h**2), "shape"),
     ],
     "4.3": [
-        (lambda n: lambda H, rng: rng.standard_normal((H, H)), "grows by a factor"),
-        (lambda n: lambda H, rng: rng.uniform(-(H**-0.5), H**-0.5, (H, H)), "shrinks by a factor"),
+        (lambda n: lambda H, rng: rng.standard_normal((H, H)), "grows by a factor .* explodes"),
+        (lambda n: lambda H, rng: rng.uniform(-(H**-0.5), H**-0.5, (H, H)), "shrinks by a factor .* vanishes"),
         (lambda n: lambda H, rng: 1.05 * np.linalg.qr(rng.standard_normal((H, H)))[0], "length of a dh is not kept"),
         (lambda n: lambda H, rng: np.eye(H), "not drawn"),
         (lambda n: lambda H, rng: np.eye(H)[rng.permutation(H)] * rng.choice([-1, 1], H), "entries are 0"),

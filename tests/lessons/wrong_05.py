@@ -68,6 +68,7 @@ WRONG = {
         (lambda n: across(n, cut=(None, 0)), "a cut is not a reset"),
         (lambda n: across(n, carry=(None, n.w * n.a + n.x1)), "this is the cut's"),
         (lambda n: across(n, reset=(n.w * (n.w * n.a + n.x1) + n.x2, None)), "a reset starts from 0"),
+        (lambda n: across(n, reset=(n.w * n.a + n.x2, None)), "not from h₀ = a"),
         (lambda n: across(n, reset=(None, n.w * n.a + n.x1)), "w multiplies 0"),
         (lambda n: across(n, carry=(n.w * n.x1 + n.x2, None)), "a is missing"),
         (lambda n: lambda: {"carry": (1, 1)}, "cut, reset missing"),

@@ -59,7 +59,10 @@ def _(across: Any, n: Numbers) -> None:
             "a cut keeps the value of h₁; you have started from 0, which is a reset": x2,
             "that is h₁; h₂ is one step on": w * a + x1,
         },
-        "reset": {"a reset starts from 0; you have kept the value of h₁": w * (w * a + x1) + x2},
+        "reset": {
+            "a reset starts from 0; you have kept the value of h₁": w * (w * a + x1) + x2,
+            "a reset starts from 0, not from h₀ = a": w * a + x2,
+        },
     }
     gradients: dict[str, Mistakes] = {
         "carry": {
