@@ -73,6 +73,9 @@ def library_named(name: str | ModuleType) -> ModuleType:
     if name == "numpy":
         return np
     if name != "cupy":
+        for library in _library_of_type.values():  # a stand-in is known once it is loaded
+            if library.__name__ == name:
+                return library
         raise BackendError(f"unknown backend {name!r}: expected one of {', '.join(map(repr, BACKENDS))}")
     try:
         cupy = importlib.import_module("cupy")
@@ -188,7 +191,14 @@ def to_numpy(x: Any) -> np.ndarray:
     x = getattr(x, "value", x)
     if isinstance(x, np.ndarray):
         return x
-    return x.get() if is_array(x) else np.asarray(x)
+    if is_array(x):
+        return x.get()
+    try:
+        return np.asarray(x)
+    except TypeError:
+        if isinstance(x, list | tuple):
+            raise TypeError("to_numpy takes one tensor; a state on a device: mb.to_backend(state, 'numpy')") from None
+        raise
 
 
 def to_backend(x: Any, name: str | ModuleType | None = None) -> Array:

@@ -13,28 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from .backend import BackendError, current_library, name_of
+from .backend import BackendError, current_library, library_named, name_of
 
 
-def device_memory(library: ModuleType | None = None) -> dict[str, int]:
+def device_memory(name: str | ModuleType | None = None) -> dict[str, int]:
     """{"reserved": bytes that the memory pool of the device holds, "live": bytes of them that arrays use now}.
 
-    The pool keeps what was freed, so `reserved` says what was once needed and never shrinks by itself; nvidia-smi shows
-    it too. BackendError on NumPy, which has no pool: use tracemalloc.
+    name: a backend, by default the current one. The pool keeps what was freed, so `reserved` says what was once needed
+    and never shrinks by itself; nvidia-smi shows it too. BackendError on NumPy, which has no pool: use tracemalloc.
     """
-    library = library or current_library()
+    library = current_library() if name is None else library_named(name)
     if not hasattr(library, "get_default_memory_pool"):
         raise BackendError(f"{name_of(library)} has no memory pool: tracemalloc measures what arrays on the host use")
     pool = library.get_default_memory_pool()
     return {"reserved": pool.total_bytes(), "live": pool.used_bytes()}
 
 
-def peak_memory(work: Callable[[], Any], library: ModuleType | None = None) -> int:
-    """The most bytes that were live while work() ran, above what was live before; where the arrays of `library` are.
+def peak_memory(work: Callable[[], Any], name: str | ModuleType | None = None) -> int:
+    """The most bytes that were live while work() ran, above what was live before, in the backend `name`.
 
     On a device the pool's live bytes are looked at whenever it gives out a block.
     """
-    library = library or current_library()
+    library = current_library() if name is None else library_named(name)
     if library is np:
         return _peak_on_the_host(work)
     pool, seen = library.get_default_memory_pool(), [0]

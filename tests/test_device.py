@@ -249,6 +249,14 @@ def test_a_state_moves_whatever_its_form(nest):
         assert_array_equal(h.value, g.value)
 
 
+def test_a_device_is_known_by_the_name_that_errors_give_it():
+    state = mb.LSTM(2, 3, rng=0).zero_state(2)
+    there = mb.to_backend(state, strict.__name__)
+    assert all(type(h.value) is DeviceArray for _, h in leaves(there))
+    with pytest.raises(TypeError, match=r"to_numpy takes one tensor; .* mb.to_backend\(state, 'numpy'\)"):
+        mb.to_numpy(there)
+
+
 def test_to_backend_says_what_is_wrong_and_changes_nothing():
     model = mb.Linear(2, 2, rng=0)
     for move in (model.to, mb.SGD(model, 0.1).to, lambda name: mb.to_backend((np.ones(2),), name)):

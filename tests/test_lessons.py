@@ -119,6 +119,17 @@ def test_only_the_gpu_lesson_asks_for_a_gpu():
     assert {lesson.number for lesson in LESSONS if lesson.gpu} <= {12}
 
 
+def test_the_gpu_lesson_takes_the_way_of_a_machine_with_cupy(tmp_path):
+    """With the stand-in in CuPy's place: what needs a device is the numbers, not the lines."""
+    code = "\n\n".join(code for _, code in notebooks.code_of(notebooks.read(LESSONS[12].path("instructor"))))
+    head = "import sys\nfrom minibptt import standin\nstandin.xp.__name__ = 'cupy'\nsys.modules['cupy'] = standin.xp\n"
+    (tmp_path / "there.py").write_text(head + code, encoding="utf-8")
+    done = run(tmp_path / "there.py", cwd=tmp_path, env={**os.environ, "MPLBACKEND": "Agg", "PYTHONUTF8": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "cupy: " in done.stdout and "GPU: about" in done.stdout and "Not measured" not in done.stdout
+    assert all(f"Exercise {one.name} is right." in done.stdout for one in registry.exercises_of(12))
+
+
 @pytest.mark.parametrize("one", EXERCISES, ids=lambda one: one.name)
 def test_a_check_rejects_planted_wrong_answers_each_with_its_own_message(one):
     wrong = wrong_answers(int(one.name.split(".")[0]))[one.name]

@@ -32,7 +32,11 @@ def test_the_pool_keeps_what_was_freed_and_gives_it_out_again():
 
 def test_numpy_has_no_pool_and_says_what_measures_it():
     with pytest.raises(mb.BackendError, match="numpy has no memory pool: tracemalloc"):
-        mb.device_memory()
+        mb.device_memory("numpy")
+    with pytest.raises(mb.BackendError, match="unknown backend 'gpu'"):
+        mb.device_memory("gpu")
+    with pytest.raises(mb.BackendError, match="unknown backend 'gpu'"):
+        mb.peak_memory(list, "gpu")
 
 
 def test_a_peak_is_the_most_that_was_live_above_what_was_live_before(xp):
