@@ -84,10 +84,11 @@ def launches_of(model: Any, x: Any, fused: bool = True) -> int:
     with T, so two short sequences tell it. CuPy makes two launches of some operations, as of a long sum.
     """
     twin = copy.deepcopy(model).to(standin.xp)
-    T = len(x)
+    x = sequence_input(getattr(x, "value", x))
+    T, ids = len(x), x.dtype.kind in "iu"
     found = []
     for steps in (2, 3):
-        here = x[:steps] if np.asarray(x[:0]).dtype.kind in "iu" else to_backend(x[:steps], standin.xp)
+        here = x[:steps] if ids else to_backend(x[:steps], standin.xp)
         if fused:
             _, counts = standin.counted(partial(training_step, twin, here))
         else:
