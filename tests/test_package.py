@@ -14,7 +14,9 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend memory standin listing nest gradients tensor
+backend memory
+standin.counting standin.memory standin.clock standin.arrays standin.ufuncs standin.kernel standin.library standin
+listing nest gradients tensor
 sweep asking tape dispatch places ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
@@ -55,7 +57,7 @@ def modules():
 def imported(name, tree):
     """The modules of the package that a module imports, at its top or anywhere inside."""
     folder = name.split(".")[:-1]
-    if name in ("cells", "plots", "lessons", "lessons.checks"):  # a folder's own file
+    if name in ("cells", "plots", "lessons", "lessons.checks", "standin"):  # a folder's own file
         folder = [name]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
