@@ -3,11 +3,9 @@
 The public names are here; `import minibptt as mb` loads neither matplotlib nor CuPy.
 """
 
+import typing as _typing
 from importlib import import_module as _import_module
-from typing import Any as _Any
 
-from . import weights
-from .archive import CheckpointError
 from .asking import TapeError
 from .backend import BackendError, available_backends, synchronize, to_numpy, use_backend
 from .benchmark import benchmark
@@ -15,18 +13,16 @@ from .cells import Cell, GRUCell, LSTMCell, RNNCell
 from .cells.kernels import unfused
 from .cells.stack import Stack
 from .check import GradientCheck, GradientError, check_gradient
-from .check_cell import CellCheck, check_cell, check_step
+from .check_cell import check_cell, check_step
 from .clipping import check_finite, clip_by_global_norm, clip_by_value
 from .compare import compare
 from .contributions import Contributions, contributions
 from .cutting import bptt
-from .derivations.derivation import Derivation
 from .derive import derive
 from .drift import drift
 from .evaluate import evaluate
 from .explore import explore
 from .gradients import Gradients
-from .history import History, compare_training
 from .layers import Dropout, Embedding, Linear, Sequential
 from .losses import cross_entropy, mse
 from .memory import device_memory, peak_memory
@@ -66,9 +62,6 @@ from .ops import (
 )
 from .optim import SGD, Adam
 from .recurrent import GRU, LSTM, RNN
-from .report import Comparison
-from .sampling import sample
-from .saving import load, save
 from .sequence import unroll
 from .states import reset, to_backend
 from .streams import stream_batches
@@ -78,16 +71,61 @@ from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
 from .train import train
 from .truncation import artbp, full, recompute, tbptt
 from .updates import updates
-from .weights import split_gates
+
+if _typing.TYPE_CHECKING:  # the names of _LATER, for those who read the code without running it
+    from . import plots as plots
+    from . import standin as standin
+    from . import weights as weights
+    from .archive import CheckpointError
+    from .derivations.derivation import Derivation
+    from .history import History, compare_training
+    from .report import Comparison
+    from .sampling import sample
+    from .saving import load, save
+    from .students.verdict import CellCheck
+    from .weights import split_gates
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "GRU", "LSTM", "RNN", "SGD", "Adam", "BackendError", "Cell", "CellCheck", "CheckpointError", "Comparison",
+    "Contributions", "Derivation", "Dropout", "Embedding", "GRUCell", "GradientCheck", "GradientError", "Gradients",
+    "History", "LSTMCell", "Linear", "Module", "Parameter", "RNNCell", "Sequential", "Stack", "Tape", "TapeError",
+    "Tensor", "abs", "add", "artbp", "assign", "available_backends", "benchmark", "bptt", "check_cell", "check_finite",
+    "check_gradient", "check_step", "clip_by_global_norm", "clip_by_value", "compare", "compare_training",
+    "concatenate", "contributions", "cross_entropy", "cut", "derive", "device_memory", "divide", "drift", "embedding",
+    "evaluate", "exp", "explore", "full", "load", "log", "log_softmax", "logsumexp", "matmul", "max", "maximum", "mean",
+    "minimum", "mse", "multiply", "negative", "no_tape", "ones", "parameter", "peak_memory", "pick", "power",
+    "recompute", "relu", "reset", "reshape", "sample", "save", "sigmoid", "softmax", "split", "split_gates", "sqrt",
+    "stack", "stream_batches", "subtract", "sum", "summary", "synchronize", "tanh", "tbptt", "to_backend", "to_numpy",
+    "train", "transpose", "unfused", "unroll", "unstack", "updates", "use_backend", "weights", "where", "zeros",
+]  # fmt: skip
 
-def __getattr__(name: str) -> _Any:
-    if name == "plots":  # matplotlib is loaded when a plot is first asked for
-        return _import_module(".plots", __name__)
-    raise AttributeError(f"module 'minibptt' has no attribute {name!r}")
+# Loaded when first asked for, so that the import stays quick: names, and the module where each is to be found, or which
+# it is. A function called like its own module cannot stand here: as soon as anybody imports the module, it hides it.
+_LATER = {
+    "CellCheck": "students.verdict",
+    "CheckpointError": "archive",
+    "Comparison": "report",
+    "Derivation": "derivations.derivation",
+    "History": "history",
+    "compare_training": "history",
+    "load": "saving",
+    "plots": "plots",
+    "sample": "sampling",
+    "save": "saving",
+    "split_gates": "weights",
+    "standin": "standin",
+    "weights": "weights",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'minibptt' has no attribute {name!r}")
+    module = _import_module(f".{_LATER[name]}", __name__)
+    return module if name == _LATER[name] else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "plots"])
+    return sorted({*globals(), *_LATER})

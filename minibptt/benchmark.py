@@ -3,7 +3,7 @@
 A device works behind the back of the program: a launch returns at once. A clock that starts before the queue is empty
 counts what came before, and one that stops before the device has finished measures how fast it is asked to work. What
 is found is explained by the simplest model, time = launches · a + flops · b: small steps are bound by launches, large
-ones by arithmetic. Read after standin.py.
+ones by arithmetic. Read after standin/.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import standin
 from .backend import (
     BACKENDS,
     available_backends,
@@ -36,7 +35,9 @@ from .module import check_model, check_size, evaluating
 from .recurrent import GRU, LSTM, RNN
 from .sequence import run, sequence_input
 from .tape import Tape
-from .timings import Benchmark, Timing, where_it_ran
+
+if TYPE_CHECKING:
+    from .timings import Benchmark
 
 CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
@@ -83,11 +84,14 @@ def launches_of(model: Any, x: Any, fused: bool = True) -> int:
     fused: by one kernel a step, or by one launch for each operation of the explicit passes. The number grows evenly
     with T, so two short sequences tell it. CuPy makes two launches of some operations, as of a long sum.
     """
+    from . import standin  # here, so that `import minibptt` stays quick: few programs measure
+
     twin = copy.deepcopy(model).to(standin.xp)
-    T = len(x)
+    x = sequence_input(getattr(x, "value", x))
+    T, ids = len(x), x.dtype.kind in "iu"
     found = []
     for steps in (2, 3):
-        here = x[:steps] if np.asarray(x[:0]).dtype.kind in "iu" else to_backend(x[:steps], standin.xp)
+        here = x[:steps] if ids else to_backend(x[:steps], standin.xp)
         if fused:
             _, counts = standin.counted(partial(training_step, twin, here))
         else:
@@ -120,6 +124,8 @@ def benchmark(
     The model is copied to each backend and stays as it is; dropout is off. backends: by default those that work here;
     what is missing is kept with the result. seconds: about how long to measure each. cell: how the table calls it.
     """
+    from .timings import Benchmark, Timing, where_it_ran
+
     check_model(model)
     if isinstance(seconds, str) or not 0 <= seconds < math.inf:
         raise ValueError(f"benchmark: seconds must be a number of at least 0, found {seconds!r}")
@@ -175,6 +181,8 @@ def sweep(
 
     ValueError for an unknown cell and where there is nothing to measure.
     """
+    from .timings import Benchmark
+
     cells, several = list(cells), [(H, B, T) for T in lengths for B in batches for H in hidden]
     unknown = [cell for cell in cells if cell not in CELLS]
     if unknown or not cells or not several:

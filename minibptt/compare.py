@@ -9,12 +9,11 @@ from a run of each schedule by itself, with a tape that holds one window only.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,11 +27,13 @@ from .memory import peak_memory
 from .module import Rng, check_model, check_size, evaluating
 from .objective import call_loss, owned, refuse_parameters_in_the_loss
 from .parts import parts_of
-from .report import Comparison, Row
 from .sequence import real_steps, run, sequence_input
 from .tape import Tape
 from .tensor import Tensor
 from .truncation import ARTBP, Plan, Schedule
+
+if TYPE_CHECKING:
+    from .report import Comparison
 
 
 def compare(
@@ -67,6 +68,8 @@ def compare(
     ValueError for an empty list of schedules, draws below 1, a loss that is not a finite scalar, a model without
     parameters and one whose state cannot be cut; TypeError for what is no schedule or no model.
     """
+    from .report import Comparison, Row  # here, so that `import minibptt` stays quick
+
     check_model(model)
     schedules = as_schedules(schedules)
     if not schedules:
@@ -169,7 +172,7 @@ def _cost(work: Callable[[], Gradients], most_seconds: float = 1.0) -> tuple[int
     library = library_of(_an_array(gradients))
     del gradients
     buffers.clear()  # so that this run pays for its arrays
-    return peak_memory(work, library), statistics.median(times)
+    return peak_memory(work, library), float(np.median(times))
 
 
 def _an_array(gradients: Gradients) -> Any:

@@ -6,18 +6,20 @@ operations, the numbers from the backward pass itself. So the derivation cannot 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from . import listing
 from .asking import TapeError, ThroughCuts
 from .backend import library_of
-from .derivations.backflow import Backflow
-from .derivations.derivation import Derivation
-from .derivations.expressions import Symbol
-from .derivations.lines import Line, Term, shown
-from .derivations.paper import Paper, bare_adjoint
-from .derivations.symbols import Symbols
 from .tape import Tape
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .derivations.backflow import Backflow
+    from .derivations.derivation import Derivation
+    from .derivations.lines import Line
+    from .derivations.symbols import Symbols
 
 DETAILS = ("step", "gate", "operation")
 
@@ -33,6 +35,14 @@ def derive(
     ValueError for a loss that is no scalar; TypeError for a module or several tensors; TapeError where the tape holds a
     layer as one record (engine="explicit").
     """
+    # Here, not above, so that `import minibptt` stays quick: few programs derive.
+    from .derivations.backflow import Backflow
+    from .derivations.derivation import Derivation
+    from .derivations.expressions import Symbol
+    from .derivations.lines import Term
+    from .derivations.paper import Paper
+    from .derivations.symbols import Symbols
+
     if not isinstance(tape, Tape):
         raise TypeError(f"derive takes a tape first, derive(tape, loss, wrt); found {type(tape).__name__}")
     if detail not in DETAILS:
@@ -83,9 +93,22 @@ def _one_tensor(wrt: Any) -> str:
 
 def _cuts_before_the_tape(flow: Backflow, symbols: Symbols) -> list[Line]:
     """Cuts whose past is not on this tape, at which something arrives."""
+    from .derivations.lines import Line, shown
+    from .derivations.paper import bare_adjoint
+
     return [
         Line("cut", bare_adjoint(symbols, cut.slot), "=", (shown(flow.adjoints[cut.slot]),),
              f"arrives at the cut before step {cut.step}, whose past is not on this tape")
         for cut in flow.tape.cuts
         if cut.source is None and cut.slot in flow.adjoints
     ]  # fmt: skip
+
+
+def names_of_values(tape: Tape) -> Mapping[int, str]:
+    """By slot, what the values that are no leaves are called, for `print(tape)`."""
+    from .derivations.symbols import labels
+
+    return labels(tape)
+
+
+listing.value_names = names_of_values

@@ -15,12 +15,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from .contributions import Contributions
-from .stored import store
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
 MOST_BYTES = 2_000_000  # of a preset
@@ -108,6 +106,8 @@ def explore(
 
 def page(presets: Sequence[Preset], most_bytes: int = MOST_BYTES) -> str:
     """The whole page as text."""
+    from importlib.resources import files  # here, as below, so that `import minibptt` stays quick
+
     folder = files(__package__) / "page"
     read = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", *SCRIPTS)}
     script, style = "".join([as_one(read[name]) for name in SCRIPTS]), read["style.css"]
@@ -144,6 +144,8 @@ def _hash(text: str) -> str:
 
 
 def _content(preset: Preset, most_bytes: int) -> dict[str, Any]:
+    from .stored import store
+
     most = most_bytes // len(preset.moments)
     moments = [{"label": label, **store(c, most)} for label, c in preset.moments.items()]
     worst = max((str(moment["level"]) for moment in moments), key=list(STORED).index)

@@ -28,8 +28,8 @@ def _no_names(tape: Any) -> Mapping[int, str]:
     return {}
 
 
-# By slot, what the values that a cell works out in between are called. derivations/symbols.py, which is read after this
-# file, puts its own function here. What is not in the answer is v₁₇.
+# By slot, what the values that a cell works out in between are called. derive.py, which is read after this file, puts
+# its own function here. What is not in the answer is v₁₇.
 value_names: Callable[[Any], Mapping[int, str]] = _no_names
 
 

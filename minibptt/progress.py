@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -62,6 +61,8 @@ class Progress:
             return
         line = printable(line, self.stream)
         if self.terminal:
+            import shutil  # here, so that `import minibptt` stays quick
+
             line = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps cannot be rewritten
             self._write("\r" + line.ljust(self.width))
             self.width = len(line)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from .archive import CheckpointError
 from .backend import Array, as_array, library_of
 from .module import check_size
 
@@ -52,6 +51,8 @@ class Stream:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` gave. CheckpointError where that was of a stream laid out in another way."""
+        from .archive import CheckpointError  # here, so that `import minibptt` stays quick
+
         for name in ("batch", "length"):
             if state[name] != getattr(self, name):
                 what = "rows" if name == "batch" else "steps in a row"

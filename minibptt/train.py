@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from . import saving
-from .archive import CheckpointError
 from .backend import Array, library_of, to_numpy
 from .clipping import check_limit, clip_by_global_norm, finite_flags
 from .gradients import Gradients
@@ -100,10 +98,8 @@ def train(
     _check_optimiser(optimiser, model)
     if clip is not None:
         check_limit("train: clip", clip)
-    if save is not None and not Path(save).absolute().parent.is_dir():
-        raise CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
-    if save is not None and Path(save).is_dir():
-        raise CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
+    if save is not None:
+        _check_place(save)
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)
@@ -137,6 +133,16 @@ def train(
                 how = f"train(…, resume={os.fspath(save)!r})"
             line.say(f"training stopped after {loop.done} of {updates} updates; to go on: {how}")
     return Training(loop.done, loop.passes, loop.all_losses(), loop.carried, stopped)
+
+
+def _check_place(save: str | os.PathLike[str]) -> None:
+    """CheckpointError for a place where no checkpoint can be written: before the training, not after it."""
+    from . import saving  # here, as below, so that `import minibptt` stays quick
+
+    if not Path(save).absolute().parent.is_dir():
+        raise saving.CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
+    if Path(save).is_dir():
+        raise saving.CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
 
 
 def _check_optimiser(optimiser: Any, model: Module) -> None:
@@ -232,11 +238,15 @@ class Loop:
 
     def save(self, path: str | os.PathLike[str], about: Any) -> None:
         """Write a checkpoint. ValueError where a gradient was not finite: the last good one stays."""
+        from . import saving
+
         self.check()
         saving.save(path, self.model, **self._parts(), state=self.carried, about=about)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. CheckpointError where it does not fit."""
+        from . import saving
+
         self.carried = saving.load(path, self.model, **self._parts()).get("state")
 
     def _parts(self) -> dict[str, Any]:

@@ -79,6 +79,12 @@ def test_launches_are_those_of_the_whole_sequence(layer):
     assert launches_of(model, x) == counts["launches"] < launches_of(model, x, fused=False)
 
 
+def test_launches_are_counted_for_a_sequence_on_a_device_too():
+    model, x = mb.GRU(3, 4, rng=0), np.random.default_rng(0).standard_normal((9, 2, 3)).astype(np.float32)
+    there = mb.to_backend(x, strict)
+    assert launches_of(model, there) == launches_of(model, mb.Tensor(there)) == launches_of(model, x)
+
+
 def test_operations_are_counted_by_hand():
     # T·B rows; forward 2 operations for each weight, backward twice as many: W_x 3×8, W_h 2×8, W 2×5; biases not.
     model = mb.Sequential(mb.Embedding(50, 3, rng=0), mb.LSTM(3, 2, rng=0), mb.Linear(2, 5, rng=0))

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,12 +15,15 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend memory standin listing nest gradients tensor
+backend memory
+standin.counting standin.memory standin.clock standin.arrays standin.ufuncs standin.kernel standin.library standin
+listing nest gradients tensor
 sweep asking tape dispatch places ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
-students.by_hand students.mistakes students.contract students.expected students.first_place check_cell
+students.by_hand students.mistakes students.contract students.expected students.first_place students.verdict
+check_cell
 archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
@@ -55,7 +59,7 @@ def modules():
 def imported(name, tree):
     """The modules of the package that a module imports, at its top or anywhere inside."""
     folder = name.split(".")[:-1]
-    if name in ("cells", "plots", "lessons", "lessons.checks"):  # a folder's own file
+    if name in ("cells", "plots", "lessons", "lessons.checks", "standin"):  # a folder's own file
         folder = [name]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -106,6 +110,64 @@ def test_import_loads_neither_matplotlib_nor_cupy_and_starts_no_thread_or_proces
         "assert 'minibptt.plots' not in sys.modules\n"
         "minibptt.plots\n"
         "assert 'minibptt.plots' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SELDOM = """archive derivations history layouts plots report sampling saving standin stored students tables timings
+weights commands lessons""".split()  # noqa: SIM905
+
+
+def test_import_leaves_what_few_programs_need_until_it_is_asked_for():
+    code = (
+        "import sys, minibptt as mb, numpy as np\n"
+        "def loaded():\n"
+        "    return {name.split('.')[1] for name in sys.modules if name.startswith('minibptt.')}\n"
+        f"seldom = set({SELDOM})\n"
+        "assert not loaded() & seldom, loaded() & seldom\n"
+        "assert 'zipfile' not in sys.modules\n"
+        "model = mb.LSTM(2, 3, engine='tape', rng=0)\n"
+        "with mb.Tape() as tape:\n"
+        "    loss = mb.mse(model(np.ones((2, 1, 2)))[0], np.ones((2, 1, 3)))\n"
+        "mb.Adam(model).step(tape.gradient(loss, model))\n"
+        "assert not loaded() & seldom, loaded() & seldom\n"  # nor does a step of training need it
+        "assert 'i₁ = sigmoid(z_i₁)' in str(tape)\n"  # though nobody derived anything
+        "assert loaded() & seldom == {'derivations'}\n"
+    )
+    subprocess.run([sys.executable, "-X", "utf8", "-c", code], check=True)
+
+
+def test_every_public_name_can_be_got_and_no_module_hides_one():
+    code = (
+        "import importlib, pkgutil, types, minibptt as mb\n"
+        "first = {name: getattr(mb, name) for name in dir(mb)}\n"
+        "for module in pkgutil.iter_modules(mb.__path__, 'minibptt.'):\n"
+        "    if module.name != 'minibptt.__main__':\n"
+        "        importlib.import_module(module.name)\n"
+        "for name, thing in first.items():\n"
+        "    assert getattr(mb, name) is thing, name\n"
+        "modules = {name for name in mb.__all__ if isinstance(first[name], types.ModuleType)}\n"
+        "assert modules == {'weights'}, modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_type_checkers_find_every_name_that_is_loaded_later():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    found = {alias.name: node.module for node in block.body for alias in node.names}
+    assert {name: module or name for name, module in found.items()} == mb._LATER
+
+
+def test_all_holds_every_public_name_and_star_gives_them_without_matplotlib():
+    own = {name for name in dir(mb) if not name.startswith("_") and not isinstance(getattr(mb, name), ModuleType)}
+    assert own | {"weights"} == set(mb.__all__) and len(mb.__all__) == len(set(mb.__all__))
+    code = (
+        "import sys\n"
+        "from minibptt import *\n"
+        "import minibptt\n"
+        "assert all(globals()[name] is getattr(minibptt, name) for name in minibptt.__all__)\n"
+        "assert 'matplotlib' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

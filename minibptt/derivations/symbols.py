@@ -10,7 +10,6 @@ import math
 from bisect import bisect_right
 from typing import Any
 
-from .. import listing
 from ..asking import Call
 from ..backend import to_numpy
 from ..listing import brief
@@ -264,6 +263,3 @@ def labels(tape: Tape) -> dict[int, str]:
     """By slot, what the values that are no leaves are called, for `print(tape)`."""
     symbols = Symbols(tape)
     return {slot: as_text(symbols.of(slot)) for slot in symbols.names if slot in symbols.producer}
-
-
-listing.value_names = labels

@@ -1,1 +1,1 @@
-"""A student's own pass: what `check_cell` is made of, from the passes by hand to the place that differs first."""
+"""A student's own pass: what `check_cell` is made of, from the passes by hand to the verdict."""

@@ -1,6 +1,6 @@
 """Calling somebody's own forward and backward pass: the contract, and whether what comes back keeps it.
 
-Nothing here knows whether a gradient is right: see check_cell.py. What breaks the contract is a `Broken`, in the
+Nothing here knows whether a gradient is right: see verdict.py. What breaks the contract is a `Broken`, in the
 terms of whoever wrote the pass.
 """
 
