@@ -11,6 +11,7 @@ The last target of a row is the first token of the next one, so that all but (N 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from .backend import Array, as_array, library_of
 from .module import check_size
 
 
-class Stream:
+class Stream(ABC):
     """Windows (x, y) of `steps` steps over `batch` rows, each from where the one before ended: see `stream_batches`.
 
     It is an iterator: a second `for` goes on where the first one stopped, and `seek(0)` starts again. position: the
@@ -39,12 +40,13 @@ class Stream:
     def __iter__(self) -> Stream:
         return self
 
+    @abstractmethod
     def __next__(self) -> tuple[Array, Array]:
-        raise NotImplementedError
+        """The next window. StopIteration after the last one."""
 
+    @abstractmethod
     def seek(self, position: int) -> Stream:
         """Go on with the window that starts `position` steps into each row. Returns the stream."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Where the stream stands and how it is laid out, for a checkpoint."""

@@ -207,3 +207,12 @@ def test_training_goes_on_from_window_to_window_with_the_numbers_of_the_whole_ro
         assert logits.shape[:2] == y.shape
         parts.append(logits.value)
     np.testing.assert_allclose(np.concatenate(parts), whole.value, rtol=0, atol=1e-6)
+
+
+def test_a_stream_that_gives_no_windows_cannot_be_made():
+    class Silent(mb.streams.Stream):
+        def seek(self, position):
+            return self
+
+    with pytest.raises(TypeError, match=r"abstract.*__next__"):
+        Silent()
