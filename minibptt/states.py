@@ -72,6 +72,19 @@ def zero_state(model: Any, batch: int) -> Any:
         return model.zero_state(batch)
 
 
+def entries(model: Any, state: Any, n: int, expected: str) -> list[Any]:
+    """The entries of a state that has one for each of n layers; None for each where there is no state.
+
+    expected: what a state must be, for the ValueError where it is something else.
+    """
+    if state is None:
+        return [None] * n
+    if not isinstance(state, list | tuple) or len(state) != n:
+        found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
+        raise ValueError(f"the state of {who(model)} is {expected}; found {found}")
+    return list(state)
+
+
 def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[Any, Any]:
     """(the state to start from, the zero state or None), every part checked: ValueError, TypeError, BackendError."""
     if hasattr(cell, "entries"):  # a stack: each of its layers for itself

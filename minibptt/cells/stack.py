@@ -21,7 +21,7 @@ from ..module import Rng, generator
 from ..nest import leaves
 from ..passes import why_not_explicitly
 from ..sequence import ENGINES, checked_step, hide_padding, real_steps, sequence_input, unroll
-from ..states import in_layer, who, zero_state
+from ..states import entries, in_layer, who, zero_state
 from ..tensor import Tensor
 from .base import Cell
 
@@ -133,14 +133,8 @@ class Stack(Cell):
 
     def entries(self, state: Any) -> list[tuple[int, Cell, Any]]:
         """(number, cell, its entry of the state) for each layer. ValueError for a state of another form."""
-        if state is None:
-            state = [None] * len(self.cells)
-        elif not isinstance(state, list | tuple) or len(state) != len(self.cells):
-            found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
-            raise ValueError(
-                f"the state of {who(self)} is a tuple of {len(self.cells)} entries, one for each layer; found {found}"
-            )
-        return list(zip(range(len(self.cells)), self.cells, state))
+        n = len(self.cells)
+        return list(zip(range(n), self.cells, entries(self, state, n, f"a tuple of {n} entries, one for each layer")))
 
     def names_of(self, state: Any) -> list[str]:
         return [name for _, cell, entry in self.entries(state) for name in cell.names_of(entry)]
