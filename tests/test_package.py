@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
 backend memory standin listing nest gradients tensor
-sweep asking tape dispatch places ops
+sweep asking tape dispatch places reductions ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
