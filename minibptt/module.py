@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, is_array, library_named, to_backend
-from .tensor import Parameter, Tensor, move, moved, parameter
+from .parameters import Parameter, move, parameter
+from .tensor import Tensor, moved
 
 Rng = int | np.random.Generator | None
 

@@ -14,7 +14,7 @@ from typing import Any
 from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
 from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value
 from .gradients import Gradients
-from .tensor import Parameter, assign
+from .parameters import Parameter, assign
 
 __all__ = ["SGD", "Adam", "Optimiser", "check_finite", "clip_by_global_norm", "clip_by_value"]
 

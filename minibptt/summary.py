@@ -11,7 +11,7 @@ from .cells.base import Cell
 from .layers import Dropout
 from .listing import columns, printable
 from .module import Module
-from .tensor import Parameter
+from .parameters import Parameter
 
 
 class Row(NamedTuple):

@@ -21,8 +21,9 @@ from .asking import Call, Questions, State, TapeError, changed
 from .backend import Array
 from .listing import wengert
 from .nest import leaves, map_nest
+from .parameters import Parameter, float_array
 from .sweep import Cut, Record, Rule
-from .tensor import Parameter, Steps, Tensor, float_array, made, tensors
+from .tensor import Steps, Tensor, made, tensors
 
 
 class _Open(threading.local):

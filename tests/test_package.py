@@ -14,7 +14,7 @@ PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
-backend memory standin listing nest gradients tensor
+backend memory standin listing nest gradients tensor parameters
 sweep asking tape dispatch places reductions ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells

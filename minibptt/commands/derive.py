@@ -14,9 +14,10 @@ from ..cells import Cell, GRUCell, LSTMCell, RNNCell
 from ..derive import DETAILS, derive
 from ..losses import mse
 from ..module import generator
+from ..parameters import assign, parameter
 from ..sequence import unroll
 from ..tape import Tape
-from ..tensor import Tensor, assign, parameter, zeros
+from ..tensor import Tensor, zeros
 from .output import say
 from .output import shown as shown_path
 
