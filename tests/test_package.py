@@ -24,7 +24,7 @@ archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 timings benchmark drift
-apart together gram contributions stored explore
+apart layerwise together gram contributions stored explore
 derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive
