@@ -25,6 +25,7 @@ from .backend import (
     use_backend,
 )
 from .cells.base import Cell
+from .listing import counted
 from .module import first_array
 from .nest import leaves, map_nest, rebuild
 from .tape import cut, open_tape
@@ -80,7 +81,7 @@ def entries(model: Any, state: Any, n: int, expected: str) -> list[Any]:
     if state is None:
         return [None] * n
     if not isinstance(state, list | tuple) or len(state) != n:
-        found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
+        found = counted(len(state), "entry", "entries") if isinstance(state, list | tuple) else type(state).__name__
         raise ValueError(f"the state of {who(model)} is {expected}; found {found}")
     return list(state)
 
@@ -126,7 +127,8 @@ def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[A
             )
         if zero is not None and not _broadcasts(h.shape, z.shape):
             raise ValueError(
-                f"{what} has shape {h.shape}; for a batch of {B} rows it must be {z.shape}, or broadcast to it"
+                f"{what} has shape {h.shape}; for a batch of {counted(B, 'row')} it must be {z.shape}, or broadcast "
+                "to it"
             )
     return state, zero
 
@@ -220,7 +222,7 @@ def _flags_of_rows(rows: Any, B: int) -> np.ndarray:
     rows = host_array("reset: rows", rows)
     if rows.dtype.kind == "b":
         if rows.shape != (B,):
-            raise ValueError(f"reset: booleans for {B} rows must have shape {(B,)}, found {rows.shape}")
+            raise ValueError(f"reset: booleans for {counted(B, 'row')} must have shape {(B,)}, found {rows.shape}")
         return rows
     if rows.ndim > 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise TypeError(f"reset: rows must be row numbers or booleans (B,), found {rows.dtype} of shape {rows.shape}")

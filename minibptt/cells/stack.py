@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import ops
 from ..layers import Dropout
+from ..listing import counted
 from ..module import Rng, generator
 from ..nest import leaves
 from ..passes import why_not_explicitly
@@ -134,7 +135,8 @@ class Stack(Cell):
     def entries(self, state: Any) -> list[tuple[int, Cell, Any]]:
         """(number, cell, its entry of the state) for each layer. ValueError for a state of another form."""
         n = len(self.cells)
-        return list(zip(range(n), self.cells, entries(self, state, n, f"a tuple of {n} entries, one for each layer")))
+        expected = f"a tuple of {counted(n, 'entry', 'entries')}, one for each layer"
+        return list(zip(range(n), self.cells, entries(self, state, n, expected)))
 
     def names_of(self, state: Any) -> list[str]:
         return [name for _, cell, entry in self.entries(state) for name in cell.names_of(entry)]
@@ -167,8 +169,8 @@ class Stack(Cell):
                 if wrong or before is None:
                     found = f"shape {wrong[0].shape}" if wrong and hasattr(wrong[0], "shape") else repr(before)
                     raise ValueError(
-                        f"the state of {who(cell)} must be one of {len(x)} rows, as x is; found {found}. The first "
-                        f"one is zero_state({len(x)})"
+                        f"the state of {who(cell)} must be one of {counted(len(x), 'row')}, as x is; found {found}. "
+                        f"The first one is zero_state({len(x)})"
                     )
                 x = self.dropouts[i - 1](x) if i else x
                 y, new = checked_step(cell, x, before, form, [None] * len(form))

@@ -15,6 +15,7 @@ from ..contributions import Contributions, contributions
 from ..data import read_text, standard_library
 from ..explore import MOST_STEPS, Preset, explore
 from ..layers import Embedding, Linear, Sequential
+from ..listing import counted
 from ..losses import mse
 from ..module import generator
 from ..tasks import TASKS, InfluenceBalancing, Task, text_task
@@ -103,8 +104,8 @@ def _text(options: argparse.Namespace, text: str, name: str) -> Preset:
     moments = dict(_moments(options, task, x, y))
     rows = f" The first of {options.batch} rows is written at the axes." if options.batch > 1 else ""
     about = (
-        f"A character {options.cell.upper()} with {options.hidden} units reads {len(text):,} characters of {name} and "
-        f"is trained by full backpropagation for {options.train_steps} steps.{rows}"
+        f"A character {options.cell.upper()} with {counted(options.hidden, 'unit')} reads {len(text):,} characters of "
+        f"{name} and is trained by full backpropagation for {counted(options.train_steps, 'step')}.{rows}"
     )
     symbols, targets = text[start : start + T], text[start + 1 : start + T + 1]
     return Preset(f"text: {name}", moments, symbols, targets, about, {"k1": max(1, min(8, T // 4))})
@@ -129,8 +130,9 @@ def _task(options: argparse.Namespace, name: str) -> Preset:
     x, y = task.sample(options.batch)
     moments = dict(_moments(options, task, x, y))
     about = (
-        f"The task {task.name}: {options.batch} rows, {options.cell.upper()} with {options.hidden} units, trained by "
-        f"full backpropagation for {options.train_steps} steps."
+        f"The task {task.name}: {counted(options.batch, 'row')}, {options.cell.upper()} with "
+        f"{counted(options.hidden, 'unit')}, trained by full backpropagation for "
+        f"{counted(options.train_steps, 'step')}."
     )
     start = {"k1": options.length, "moment": len(moments) // 2}
     if name == "coin":
@@ -178,4 +180,4 @@ def _moments(options: argparse.Namespace, task: Task, x: Any, y: Any) -> Iterato
         if step:
             next(training)
         if step in stops:
-            yield f"after {step} steps" if step else "untrained", contributions(model, x, y, task.loss)
+            yield f"after {counted(step, 'step')}" if step else "untrained", contributions(model, x, y, task.loss)
