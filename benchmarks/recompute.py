@@ -17,7 +17,6 @@ import csv
 import platform
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,12 +41,7 @@ def steps(engine: str, T: int, B: int, H: int, segments: list[int]) -> dict[str,
 def peak_bytes(step: Callable[[], object]) -> int:
     """The most bytes in use during a step above what was in use before."""
     buffers.clear()  # so that the step pays for its arrays
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    step()
-    peak = tracemalloc.get_traced_memory()[1] - before
-    tracemalloc.stop()
-    return peak
+    return mb.peak_memory(step)
 
 
 def median_seconds(work: dict[str, Callable[[], object]], runs: int) -> dict[str, float]:

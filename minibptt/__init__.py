@@ -61,13 +61,14 @@ from .ops import (
     where,
 )
 from .optim import SGD, Adam
+from .parameters import Parameter, assign, parameter
 from .recurrent import GRU, LSTM, RNN
 from .sequence import unroll
 from .states import reset, to_backend
 from .streams import stream_batches
 from .summary import summary
 from .tape import Tape, cut, no_tape
-from .tensor import Parameter, Tensor, assign, ones, parameter, zeros
+from .tensor import Tensor, ones, zeros
 from .train import train
 from .truncation import artbp, full, recompute, tbptt
 from .updates import updates

@@ -14,8 +14,9 @@ import numpy as np
 
 from .backend import Array, BackendError, is_array, library_of, name_of
 from .gradients import Gradients
+from .parameters import Parameter
 from .sweep import Cut, Record, UsedOffTheClock, sweep
-from .tensor import Parameter, Tensor
+from .tensor import Tensor
 
 
 class TapeError(RuntimeError):

@@ -17,8 +17,9 @@ import numpy as np
 
 from .backend import Array, as_array, library_of, to_numpy
 from .module import Rng, generator
+from .parameters import Parameter, parameter
 from .tape import Tape, no_tape
-from .tensor import Parameter, Tensor, parameter
+from .tensor import Tensor
 
 TOLERANCE = {"complex step": 1e-11, "central difference": 1e-6}
 

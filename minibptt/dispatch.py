@@ -186,6 +186,12 @@ def _common_dtype(name: str, inputs: Sequence[Any]) -> np.dtype:
     return np.result_type(*[x.dtype for x in tensors])
 
 
+def real_only(*arrays: Any) -> None:
+    """TypeError for complex inputs: an operation with a kink is not complex-differentiable."""
+    if any(getattr(x, "dtype", np.dtype(float)).kind == "c" or isinstance(x, complex) for x in arrays):
+        raise TypeError("not defined for complex numbers")
+
+
 def _two_libraries(name: str, inputs: Sequence[Any]) -> BackendError:
     arrays = [(i + 1, x, getattr(x, "value", x)) for i, x in enumerate(inputs)]
     found = [

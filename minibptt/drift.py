@@ -11,9 +11,9 @@ import numpy as np
 from .backend import library_of, to_numpy
 from .module import check_model, evaluating, first_array
 from .nest import map_nest
+from .parameters import recast
 from .sequence import run, sequence_input
 from .tape import no_tape
-from .tensor import recast
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .compare import compare
 from .given import as_schedules
-from .listing import printable
+from .listing import counted, printable
 from .measures import MEASURES
 from .module import check_size
 from .report import LABELS, MEAN, SPREADS, Comparison
@@ -144,7 +144,7 @@ def compared_over(
     options["measure"] = measure
 
     def now(done: int) -> tuple[int, Comparison]:
-        when = f"after {done} training step{'s' * (done > 1)}" if done else "before training"
+        when = f"after {counted(done, 'training step')}" if done else "before training"
         known = (about or {}) | {"trained_steps": done}
         text = f"{title}, {when}" if title else when
         return done, compare(model, x, y, loss, schedules, title=text, about=known, **options)

@@ -9,7 +9,7 @@ from . import ops
 from .backend import library_of
 from .module import Module, Rng, check_size, generator, uniform
 from .sequence import fill_padding, hide_padding, real_steps, run, sequence_input
-from .states import in_layer, who, zero_state
+from .states import entries, in_layer, zero_state
 from .tensor import Tensor
 
 
@@ -112,15 +112,8 @@ class Sequential(Module):
         if real is not None:
             x = fill_padding(x, real)
         stateful = [layer for layer in self.layers if hasattr(layer, "zero_state")]
-        if state is None:
-            state = [None] * len(stateful)
-        elif not isinstance(state, list | tuple) or len(state) != len(stateful):
-            found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
-            raise ValueError(
-                f"the state of {who(self)} is a tuple, one entry for each layer that has a state: {len(stateful)}; "
-                f"found {found}"
-            )
-        states, after = iter(state), []
+        expected = f"a tuple, one entry for each layer that has a state: {len(stateful)}"
+        states, after = iter(entries(self, state, len(stateful), expected)), []
         for i, layer in enumerate(self.layers):
             with in_layer(i, 1, T):
                 if hasattr(layer, "zero_state"):

@@ -24,7 +24,7 @@ from .backend import is_array, library_of, to_backend, to_numpy
 from .cells import GRUCell, LSTMCell, RNNCell
 from .layers import Embedding, Linear
 from .module import Module
-from .tensor import assign
+from .parameters import assign
 
 Arrays = dict[str, np.ndarray]
 Shapes = dict[str, tuple[int, ...]]

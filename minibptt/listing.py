@@ -55,6 +55,11 @@ def plain_ascii(text: str) -> str:
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
+def counted(n: int, one: str, several: str = "") -> str:
+    """1, 'row' → '1 row'; 3, 'row' → '3 rows'; 2, 'loss', 'losses' → '2 losses'."""
+    return f"{n} {one if n == 1 else several or one + 's'}"
+
+
 def subscript(name: str, step: int | None) -> str:
     """'h', 3 → 'h₃'."""
     return name if step is None else name + str(step).translate(_SUBSCRIPT)
@@ -125,7 +130,7 @@ def wengert(tape: Any, most: int = 200) -> str:
     skipped = len(rows) + most // 2
     for record in shown:
         if len(rows) == skipped and len(shown) < len(records):
-            rows.append(("…", "", f"… {len(records) - len(shown)} records left out …", ""))
+            rows.append(("…", "", f"… {counted(len(records) - len(shown), 'record')} left out …", ""))
         outs = ", ".join(names[out.slot] for out in record.outputs[:4])
         outs += ", …" if len(record.outputs) > 4 else ""
         constants = iter(record.constants)
@@ -141,11 +146,11 @@ def wengert(tape: Any, most: int = 200) -> str:
         rows.append((span(record.steps), record.layer or "", text, value))
     if not any(row[1] for row in rows[1:]):
         rows = [(row[0], *row[2:]) for row in rows]
-    head = f"Tape: {len(records)} records, {len(tape.cuts)} cuts"
+    head = f"Tape: {counted(len(records), 'record')}, {counted(len(tape.cuts), 'cut')}"
     steps = [r.steps for r in records if r.steps]
     if steps:
         head += f", steps {span((min(s[0] for s in steps), max(s[1] for s in steps)))}"
     layers = dict.fromkeys(r.layer for r in records if r.layer)
     if layers:
-        head += f", {len(layers)} layer{'s' * (len(layers) > 1)} ({', '.join(layers)})"
+        head += f", {counted(len(layers), 'layer')} ({', '.join(layers)})"
     return printable("\n".join([head, *columns(rows, right=(0,))]))

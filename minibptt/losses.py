@@ -14,6 +14,7 @@ import numpy as np
 
 from . import ops
 from .backend import as_array, host_array
+from .places import check_ids
 from .sequence import hide_padding, real_steps
 from .tensor import Tensor
 
@@ -58,7 +59,7 @@ def cross_entropy(
     if real is not None:
         logits, target = hide_padding(logits, real), hide_padding(target, real).value
         entries = int(real.sum()) * math.prod(target.shape[2:])
-    target = ops.check_ids(target, logits.shape[-1], "cross_entropy")
+    target = check_ids(target, logits.shape[-1], "cross_entropy")
     chosen = ops.pick(ops.log_softmax(logits), ids=target)
     if real is not None:
         chosen = hide_padding(chosen, real)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, is_array, library_named, to_backend
-from .tensor import Parameter, Tensor, move, moved, parameter
+from .parameters import Parameter, move, parameter
+from .tensor import Tensor, moved
 
 Rng = int | np.random.Generator | None
 
@@ -32,7 +33,7 @@ class Module:
         found = list(self.named_parameters())
         size = sum(p.size for _, p in found)
         names = ", ".join(f"{name} {'×'.join(map(str, p.shape)) or 'scalar'}" for name, p in found[:12])
-        return f"{type(self).__name__}({names}{', …' if len(found) > 12 else ''}; {size:,} numbers)"
+        return f"{type(self).__name__}({names}{', …' if len(found) > 12 else ''}; {size:,} number{'s' * (size != 1)})"
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """The attributes in which parameters are looked for, by name, in the order in which they were set."""

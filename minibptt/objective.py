@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,16 +24,16 @@ from .tensor import Tensor
 Loss = Callable[..., Tensor]
 
 
-class Objective:
+class Objective(ABC):
     """What `answer` says of an update: (the loss or None, ∂L/∂outputs on the steps of its window)."""
 
     whole = False  # whether it wants to see the outputs of all steps before the first update
 
+    @abstractmethod
     def answer(self, update: Update, window: Tensor) -> tuple[Tensor | None, Array]:
         """window: the outputs of the steps from update.start to the last loss that the update owns."""
-        raise NotImplementedError
 
-    def see(self, first: int, outputs: Tensor) -> None:
+    def see(self, first: int, outputs: Tensor) -> None:  # noqa: B027  most have nothing to note
         """Take note of the outputs from step `first` on (from 0)."""
 
 

@@ -2,8 +2,9 @@
 
 In a docstring, y is the value, g = ∂L/∂y the adjoint that arrives. A line `∂y/∂x = …` is the derivative of an
 element-wise operation; a line `∂L/∂x = …` says what the rule returns. Where an operation broadcasts, the
-adjoint is summed back over the broadcast axes (`unbroadcast`), here and nowhere else. The operations on shapes
-and places (reshape, indexing, joining) are in places.py.
+adjoint is summed back over the broadcast axes (`unbroadcast`), here and nowhere else. Here are those that work
+element by element, and the matrix product; those on shapes and places (reshape, indexing, joining) are in places.py,
+those that sum up an axis (sum, max, softmax) in reductions.py.
 """
 
 from __future__ import annotations
@@ -14,20 +15,11 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, BackendError, is_array, library_of, name_of
-from .dispatch import op
-from .places import (  # noqa: F401  so that this module has every operation
-    axes_of,
-    check_ids,
-    concatenate,
-    embedding,
-    getitem,
-    pick,
-    reshape,
-    split,
-    stack,
-    transpose,
-    unstack,
-)
+from .dispatch import op, real_only
+
+# This module has every operation, also those that stand elsewhere.
+from .places import concatenate, embedding, getitem, pick, reshape, split, stack, transpose, unstack  # noqa: F401
+from .reductions import log_softmax, logsumexp, max, mean, softmax, sum  # noqa: F401
 from .tensor import Tensor
 
 
@@ -48,12 +40,6 @@ def _pair(a: Any, b: Any, da: Any, db: Any) -> Any:
     """The rule of an element-wise operation of two inputs, from g·∂y/∂a and g·∂y/∂b as functions of g."""
     a_shape, b_shape = _shape(a), _shape(b)
     return lambda g: (lambda: unbroadcast(da(g), a_shape), lambda: unbroadcast(db(g), b_shape))
-
-
-def _real(*arrays: Any) -> None:
-    """TypeError for complex inputs: an operation with a kink is not complex-differentiable."""
-    if any(getattr(x, "dtype", np.dtype(float)).kind == "c" or isinstance(x, complex) for x in arrays):
-        raise TypeError("not defined for complex numbers")
 
 
 # --- arithmetic ------------------------------------------------------------------------------------------------
@@ -196,14 +182,14 @@ def sigmoid(xp, x):
 @op
 def relu(xp, x):
     """y = x where x > 0, else 0;  ∂y/∂x = (x > 0): 0 at x = 0."""
-    _real(x)
+    real_only(x)
     return xp.maximum(x, 0), lambda g: (g * (x > 0),)
 
 
 @op
 def abs(xp, x):
     """y = |x|;  ∂y/∂x = sign(x): 0 at x = 0."""
-    _real(x)
+    real_only(x)
     return xp.abs(x), lambda g: (g * xp.sign(x),)
 
 
@@ -215,14 +201,14 @@ def _preferred(xp, g, a, b):
 @op
 def maximum(xp, a, b):
     """y = max(a, b);  ∂y/∂a = (a > b) + ½·(a = b);  ∂y/∂b = (b > a) + ½·(a = b): a tie is shared."""
-    _real(a, b)
+    real_only(a, b)
     return xp.maximum(a, b), _pair(a, b, lambda g: _preferred(xp, g, a, b), lambda g: _preferred(xp, g, b, a))
 
 
 @op
 def minimum(xp, a, b):
     """y = min(a, b);  ∂y/∂a = (a < b) + ½·(a = b);  ∂y/∂b = (b < a) + ½·(a = b): a tie is shared."""
-    _real(a, b)
+    real_only(a, b)
     return xp.minimum(a, b), _pair(a, b, lambda g: _preferred(xp, g, b, a), lambda g: _preferred(xp, g, a, b))
 
 
@@ -249,96 +235,6 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     condition: booleans that broadcast with x and y.
     """
     return _where(x, y, condition=condition)
-
-
-# --- reductions ------------------------------------------------------------------------------------------------
-
-
-def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape after reducing over `axes` with keepdims."""
-    return tuple(1 if i in axes else n for i, n in enumerate(shape))
-
-
-@op
-def sum(xp, x, *, axis=None, keepdims=False):
-    """y = Σ x over `axis` (None: all; a number or a tuple);  ∂L/∂x = g, repeated over the axes summed."""
-    shape, kept = x.shape, _kept(x.shape, axes_of(axis, x.ndim))
-    y = xp.sum(x, axis=axis, keepdims=keepdims)
-    return y, lambda g: (xp.broadcast_to(g.reshape(kept), shape),)
-
-
-@op
-def mean(xp, x, *, axis=None, keepdims=False):
-    """y = the mean of x over `axis`;  ∂L/∂x = g / n, repeated over the n elements averaged."""
-    shape, axes = x.shape, axes_of(axis, x.ndim)
-    kept, n = _kept(shape, axes), math.prod(shape[i] for i in axes)
-    if n == 0:
-        raise ValueError(f"the mean of no elements (shape {shape}, axis {axis}) is not defined")
-    y = xp.mean(x, axis=axis, keepdims=keepdims)
-    return y, lambda g: (xp.broadcast_to(g.reshape(kept) / n, shape),)
-
-
-@op
-def max(xp, x, *, axis=None, keepdims=False):
-    """y = the largest x over `axis`;  ∂L/∂x = g, shared evenly among the elements that are largest."""
-    _real(x)
-    kept = _kept(x.shape, axes_of(axis, x.ndim))
-    top = xp.max(x, axis=axis, keepdims=True) if axis is not None else xp.max(x).reshape(kept)
-
-    def rule(g):
-        largest = x == top
-        count = xp.maximum(xp.sum(largest, axis=axis, keepdims=True).reshape(kept), 1)  # 0 where x holds nan
-        return (xp.where(largest, g.reshape(kept) / count.astype(g.dtype), 0),)
-
-    return top if keepdims else xp.max(x, axis=axis), rule
-
-
-# --- soft maxima -----------------------------------------------------------------------------------------------
-
-
-def _below_top(xp, x, axis):
-    """x less its largest real part along `axis`, and that part: a constant, never −∞, taken off before exp.
-
-    A difference that is too large for the dtype counts as −∞, without NumPy's warning.
-    """
-    top = xp.max(x.real, axis=axis, keepdims=True)
-    top = xp.where(xp.isfinite(top), top, 0)
-    with np.errstate(over="ignore"):
-        return x - top, top
-
-
-def _or_one(xp, total):
-    """Σ exp is 0 only where every x is −∞: the logarithm is then −∞, the softmax 0, and so is the derivative."""
-    return xp.where(total == 0, 1, total)
-
-
-@op
-def logsumexp(xp, x, *, axis=-1, keepdims=False):
-    """y = log Σ exp x over `axis` (None: all);  ∂L/∂x = g·exp(x − y). Never overflows; −∞ is allowed."""
-    axes = axes_of(axis, x.ndim)
-    kept = _kept(x.shape, axes)
-    z, top = _below_top(xp, x, axes)
-    e = xp.exp(z)
-    total = xp.sum(e, axis=axes, keepdims=True)
-    y = xp.where(total == 0, -math.inf, xp.log(_or_one(xp, total)) + top)
-    y = y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
-    return y, lambda g: (g.reshape(kept) * (e / _or_one(xp, total)),)
-
-
-@op
-def log_softmax(xp, x, *, axis=-1):
-    """y = x − log Σ exp x along `axis`;  ∂L/∂x = g − exp(y)·Σ g. Never overflows; −∞ is allowed."""
-    z, _ = _below_top(xp, x, axis)
-    y = z - xp.log(_or_one(xp, xp.sum(xp.exp(z), axis=axis, keepdims=True)))
-    return y, lambda g: (g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True),)
-
-
-@op
-def softmax(xp, x, *, axis=-1):
-    """y = exp x / Σ exp x along `axis`;  ∂L/∂x = y·(g − Σ g·y). Never overflows; −∞ is allowed."""
-    e = xp.exp(_below_top(xp, x, axis)[0])
-    y = e / _or_one(xp, xp.sum(e, axis=axis, keepdims=True))
-    return y, lambda g: (y * (g - xp.sum(g * y, axis=axis, keepdims=True)),)
 
 
 # --- the operators and methods of Tensor are these functions ------------------------------------------------------

@@ -7,18 +7,19 @@ optimiser's own arrays as they are, and whoever reads the loss on the host can a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
 from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value
 from .gradients import Gradients
-from .tensor import Parameter, assign
+from .parameters import Parameter, assign
 
 __all__ = ["SGD", "Adam", "Optimiser", "check_finite", "clip_by_global_norm", "clip_by_value"]
 
 
-class Optimiser:
+class Optimiser(ABC):
     """What SGD and Adam share: one step for all parameters of a model, and a state that a checkpoint can keep.
 
     model: one module; a parameter that it uses twice is one. lr: the step size, which may be changed between steps.
@@ -76,9 +77,9 @@ class Optimiser:
             change = self._change(name, xp.where(finite, gradients[name], 0), finite)
             assign(p, xp.where(finite, p.value - change, p.value))
 
+    @abstractmethod
     def _change(self, name: str, g: Array, finite: Array) -> Array:
         """What a parameter loses. Where `finite` is false g is 0 and the moments must stay. g may be changed."""
-        raise NotImplementedError
 
     def _check(self, gradients: Any) -> None:
         what = type(self).__name__

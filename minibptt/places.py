@@ -11,6 +11,7 @@ import numpy as np
 
 from .backend import BackendError, host_array, is_array, library_of, name_of
 from .dispatch import op
+from .listing import counted
 from .tensor import Tensor
 
 
@@ -21,7 +22,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         if not isinstance(a, int | np.integer):
             raise TypeError(f"axis must be None, a whole number or a tuple of them, found {axis!r}")
         if not -ndim <= a < ndim:
-            raise ValueError(f"axis {a} does not exist in an array of {ndim} axes")
+            raise ValueError(f"axis {a} does not exist in an array of {counted(ndim, 'axis', 'axes')}")
     return tuple(sorted({a % ndim for a in axes}))
 
 
@@ -110,7 +111,9 @@ def check_ids(ids: Any, V: int, what: str) -> np.ndarray:
     wrong = np.argwhere((ids < 0) | (ids >= V))
     if wrong.size:
         place = tuple(wrong[0].tolist())
-        raise ValueError(f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({len(wrong)} such ids)")
+        raise ValueError(
+            f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({counted(len(wrong), 'such id')})"
+        )
     return ids
 
 

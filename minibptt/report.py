@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .listing import columns, printable
+from .listing import columns, counted, printable
 from .measures import MEASURES, Noise
 from .tables import Spread, blocks, html_table, in_bytes, in_ms, known, nulls, number, shown, write_csv, write_json
 from .truncation import Chunks, Schedule
@@ -130,7 +130,8 @@ class Comparison:
 
     def note(self) -> str:
         """The setting in one line."""
-        return f"T = {self.T} steps, {self.batch} rows, loss {self.loss:.4f}, ‖G‖ = {self.full_norm:.4g}. {MEAN_RANGE}."
+        size = f"T = {counted(self.T, 'step')}, {counted(self.batch, 'row')}"
+        return f"{size}, loss {self.loss:.4f}, ‖G‖ = {self.full_norm:.4g}. {MEAN_RANGE}."
 
     def remarks(self) -> list[str]:
         """What the table itself does not say: where a longer window is further off, and the noise of what is drawn."""

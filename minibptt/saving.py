@@ -15,7 +15,8 @@ import numpy as np
 from .archive import CheckpointError, read_archive, write_archive
 from .backend import as_array, current_library, is_array, library_of, to_backend, to_numpy
 from .module import Module, first_array, named
-from .tensor import Parameter, Tensor, assign
+from .parameters import Parameter, assign
+from .tensor import Tensor
 
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 

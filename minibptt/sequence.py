@@ -15,6 +15,7 @@ import numpy as np
 from . import ops
 from .backend import as_array, host_array, library_of
 from .cells.base import Cell
+from .listing import counted
 from .module import check_size, first_array
 from .nest import leaves
 from .passes import run_explicitly
@@ -131,7 +132,9 @@ def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndar
     if lengths is not None:
         lengths = host_array("lengths", lengths)
         if lengths.shape != (B,) or lengths.dtype.kind not in "iu":
-            raise ValueError(f"lengths must be {B} whole numbers, found {lengths.dtype} of shape {lengths.shape}")
+            raise ValueError(
+                f"lengths must be {counted(B, 'whole number')}, found {lengths.dtype} of shape {lengths.shape}"
+            )
         if lengths.size and not (lengths.min() >= 0 and lengths.max() <= T):
             raise ValueError(f"lengths must lie between 0 and T = {T}, found {lengths.min()} … {lengths.max()}")
         within = np.arange(T)[:, None] < lengths

@@ -25,6 +25,7 @@ from .backend import (
     use_backend,
 )
 from .cells.base import Cell
+from .listing import counted
 from .module import first_array
 from .nest import leaves, map_nest, rebuild
 from .tape import cut, open_tape
@@ -72,6 +73,19 @@ def zero_state(model: Any, batch: int) -> Any:
         return model.zero_state(batch)
 
 
+def entries(model: Any, state: Any, n: int, expected: str) -> list[Any]:
+    """The entries of a state that has one for each of n layers; None for each where there is no state.
+
+    expected: what a state must be, for the ValueError where it is something else.
+    """
+    if state is None:
+        return [None] * n
+    if not isinstance(state, list | tuple) or len(state) != n:
+        found = counted(len(state), "entry", "entries") if isinstance(state, list | tuple) else type(state).__name__
+        raise ValueError(f"the state of {who(model)} is {expected}; found {found}")
+    return list(state)
+
+
 def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[Any, Any]:
     """(the state to start from, the zero state or None), every part checked: ValueError, TypeError, BackendError."""
     if hasattr(cell, "entries"):  # a stack: each of its layers for itself
@@ -113,7 +127,8 @@ def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[A
             )
         if zero is not None and not _broadcasts(h.shape, z.shape):
             raise ValueError(
-                f"{what} has shape {h.shape}; for a batch of {B} rows it must be {z.shape}, or broadcast to it"
+                f"{what} has shape {h.shape}; for a batch of {counted(B, 'row')} it must be {z.shape}, or broadcast "
+                "to it"
             )
     return state, zero
 
@@ -207,7 +222,7 @@ def _flags_of_rows(rows: Any, B: int) -> np.ndarray:
     rows = host_array("reset: rows", rows)
     if rows.dtype.kind == "b":
         if rows.shape != (B,):
-            raise ValueError(f"reset: booleans for {B} rows must have shape {(B,)}, found {rows.shape}")
+            raise ValueError(f"reset: booleans for {counted(B, 'row')} must have shape {(B,)}, found {rows.shape}")
         return rows
     if rows.ndim > 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise TypeError(f"reset: rows must be row numbers or booleans (B,), found {rows.dtype} of shape {rows.shape}")

@@ -11,16 +11,18 @@ The last target of a row is the first token of the next one, so that all but (N 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from .backend import Array, as_array, library_of
+from .listing import counted
 from .module import check_size
 
 
-class Stream:
+class Stream(ABC):
     """Windows (x, y) of `steps` steps over `batch` rows, each from where the one before ended: see `stream_batches`.
 
     It is an iterator: a second `for` goes on where the first one stopped, and `seek(0)` starts again. position: the
@@ -38,12 +40,13 @@ class Stream:
     def __iter__(self) -> Stream:
         return self
 
+    @abstractmethod
     def __next__(self) -> tuple[Array, Array]:
-        raise NotImplementedError
+        """The next window. StopIteration after the last one."""
 
+    @abstractmethod
     def seek(self, position: int) -> Stream:
         """Go on with the window that starts `position` steps into each row. Returns the stream."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Where the stream stands and how it is laid out, for a checkpoint."""
@@ -71,7 +74,7 @@ class Stream:
         return int(position)
 
     def __repr__(self) -> str:
-        rows = f"{self.batch} row{'s' * (self.batch > 1)}" + ("" if self.length is None else f" of {self.length} steps")
+        rows = counted(self.batch, "row") + ("" if self.length is None else f" of {counted(self.length, 'step')}")
         left = "" if self.left_over is None else f", {self.left_over} left over"
         return f"Stream({rows}, windows of {self.steps}, at step {self.position}{left})"
 
@@ -103,7 +106,9 @@ def stream_batches(source: Any, *, batch: int, steps: int, targets: Any = None, 
         if not rows and not hasattr(source, "__iter__"):
             raise TypeError(f"stream_batches: a stream is an array or an iterator, found {type(source).__name__}")
         if rows and len(source) != batch:
-            raise ValueError(f"stream_batches: {len(source)} iterators for batch={batch} rows: give one for each row")
+            raise ValueError(
+                f"stream_batches: {counted(len(source), 'iterator')} for batch={batch}: give one for each row"
+            )
         stream = IteratorStream(source, batch, steps, rows)
     else:
         stream = ArrayStream(source, targets, batch, steps)
@@ -127,14 +132,16 @@ class ArrayStream(Stream):
         else:
             self.targets, reached = _stream_array("targets", targets), N
             if self.targets.shape[0] != N:
-                raise ValueError(f"stream_batches: {N} steps need {N} targets, found {self.targets.shape[0]}")
+                raise ValueError(
+                    f"stream_batches: {counted(N, 'step')} must have as many targets, found {self.targets.shape[0]}"
+                )
         self.batch, self.steps, self.position = batch, steps, 0
         self.length = max(reached, 0) // batch
         if not self.length:
             need = batch if targets is not None else batch + 1
             raise ValueError(
-                f"stream_batches: a stream of {N} is too short for {batch} rows of one step with a target each: "
-                f"give at least {need}, or a smaller batch"
+                f"stream_batches: a stream of {N} is too short for {counted(batch, 'row')} of one step with a target "
+                f"each: give at least {need}, or a smaller batch"
             )
         self.left_over = reached - batch * self.length
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from .cells.base import Cell
 from .layers import Dropout
-from .listing import columns, printable
+from .listing import columns, counted, printable
 from .module import Module
-from .tensor import Parameter
+from .parameters import Parameter
 
 
 class Row(NamedTuple):
@@ -62,9 +62,9 @@ class Summary:
         """The totals, and what is a layer and what is a step."""
         shared = sum(row.numbers for row in self.rows if row.same_as is not None)
         again = f" ({shared:,} more are shared, and counted once)" if shared else ""
-        text = f"{self.model}: {self.numbers:,} parameters, {self.bytes:,} bytes{again}."
+        text = f"{self.model}: {self.numbers:,} parameter{'s' * (self.numbers != 1)}, {self.bytes:,} bytes{again}."
         if self.cells:
-            layers = f"{self.cells} layer{'s' if self.cells > 1 else ''} with a state"
+            layers = f"{counted(self.cells, 'layer')} with a state"
             text += f" {layers}, unrolled over T steps: every step uses the same parameters, so T adds none."
         return text
 

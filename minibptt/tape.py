@@ -19,10 +19,11 @@ from typing import Any
 
 from .asking import Call, Questions, State, TapeError, changed
 from .backend import Array
-from .listing import wengert
+from .listing import counted, wengert
 from .nest import leaves, map_nest
+from .parameters import Parameter, float_array
 from .sweep import Cut, Record, Rule
-from .tensor import Parameter, Steps, Tensor, float_array, made, tensors
+from .tensor import Steps, Tensor, made, tensors
 
 
 class _Open(threading.local):
@@ -64,7 +65,7 @@ class Tape(Questions):
         _open.tape = self._outer.pop()
 
     def __repr__(self) -> str:
-        return f"Tape({len(self.records)} records, {len(self.cuts)} cuts)"
+        return f"Tape({counted(len(self.records), 'record')}, {counted(len(self.cuts), 'cut')})"
 
     def __str__(self) -> str:
         return wengert(self)

@@ -18,7 +18,8 @@ from .cells import Cell
 from .data import LABELS, TaskError, digits, standard_library, token_labels
 from .losses import cross_entropy, mse
 from .module import check_size
-from .tensor import Tensor, ones, parameter
+from .parameters import parameter
+from .tensor import Tensor, ones
 
 WORDS = {  # what the predictor of each task's baseline knows
     "text": "knowing only how often each character occurs",

@@ -1,4 +1,4 @@
-"""The contributions C[t, s] of explicit layers, the adjoints of all loss steps going back together. See cells/many.py.
+"""The contributions C[t, s] of explicit layers, the adjoints of all loss steps going back together.
 
 At step s the adjoints of the losses of steps s … T − 1 stand side by side, so a step back is one product for all. A
 parameter's C[t, s] is Xᵀ @ D, X being shared by all losses, so what is asked of the pairs needs no array of the
@@ -6,7 +6,7 @@ parameter's size:
 
     ‖XᵀD‖² = Σ (X Xᵀ) ∘ (D Dᵀ)        ⟨XᵀD, G⟩ = Σ D ∘ (X G)        Σ_t w[t, s] XᵀD = Xᵀ (Σ_t w[t, s] D)
 
-Sums are taken in float64.
+Sums are taken in float64. Read after cells/many.py and layerwise.py, which makes the layers ready.
 """
 
 from __future__ import annotations
@@ -17,40 +17,16 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, library_of, to_numpy
-from .cells.many import BACK, Group, Use
-from .cells.stack import Stack
+from .cells.many import Group, Use
 from .gradients import Gradients
-from .layers import Dropout, Embedding, Linear, Sequential
+from .layers import Dropout, Embedding
+from .layerwise import flat_layers, forward
 from .nest import leaves
 from .parts import Part
-from .recurrent import GRU, LSTM, RNN
-from .sequence import fill_padding, hide_padding
+from .sequence import hide_padding
 from .tape import no_tape
 
 CHUNK = 2**17  # numbers of D that are taken to float64 at once: as many as stay in cache
-
-
-class LinearBack:
-    """y = x @ W + b: dx = dy @ Wᵀ."""
-
-    def __init__(self, layer: Linear, x: Array, names: Mapping[str, str]):
-        self.W = layer.W.value
-        bias = [Use(names["b"], 0, None)] if "b" in names else []
-        self.groups = [Group((Use(names["W"], 0, x), *bias), self.W.shape[1])]
-
-    def back(self, t: int, dy: Array, wanted: bool) -> Array | None:
-        self.groups[0].D = dy
-        return dy @ self.W.T if wanted else None
-
-
-class EmbeddingBack:
-    """y = W[ids]."""
-
-    def __init__(self, layer: Embedding, ids: Array, names: Mapping[str, str]):
-        self.groups = [Group((Use(names["W"], 0, ids),), layer.W.shape[1])]
-
-    def back(self, t: int, dy: Array, wanted: bool) -> None:
-        self.groups[0].D = dy
 
 
 class Together:
@@ -67,7 +43,7 @@ class Together:
     def made(cls, model: Any, x: Any, seeds: Array, state: Any, real: Any, resets: Any) -> Together | None:
         """None where a layer is none of ours (or changed by a subclass), a parameter is used twice, dropout is on, or
         the initial state has parameters or is given for some layers only."""
-        flat = _flat(model)
+        flat = flat_layers(model)
         used = [id(p) for layer in flat or () for _, p in layer.named_parameters()]
         given = [] if state is None else [h for _, h in leaves(state)]
         if (
@@ -81,7 +57,7 @@ class Together:
             return None
         with no_tape():
             seeds = seeds if real is None else hide_padding(seeds, real).value  # the output there is 0, whatever it is
-            return cls(model, _forward(model, flat, x, given, real, resets), seeds)
+            return cls(model, forward(model, flat, x, given, real, resets), seeds)
 
     def steps_back(self) -> Iterator[int]:
         """Take one step back after the other, from the last (T − 1); each leaves its D in the layers' groups."""
@@ -226,55 +202,3 @@ class _Measure:
             figures[0, :, a : a + n] = xp.maximum(outer.reshape(gates, n, B * B) @ kernels, 0)
             figures[1, :, a : a + n] = xp.matmul(by_gate.reshape(gates, n, B * w), XG)
         return to_numpy(figures).transpose(0, 2, 3, 1)
-
-
-# --- the layers ------------------------------------------------------------------------------------------------
-
-
-def _flat(model: Any) -> list[Any] | None:
-    """The layers of a model in the order in which they run; None where one of them is none of ours."""
-    if type(model) in BACK or type(model) in (Linear, Embedding, Dropout):
-        return [model]
-    inside: list[Any] = []
-    if type(model) is Sequential:
-        inside = list(model.layers)
-    elif type(model) in (Stack, RNN, LSTM, GRU) and not model.residual:
-        for i, cell in enumerate(model.cells):
-            inside += [model.dropouts[i - 1], cell] if i else [cell]
-    flat: list[Any] = []
-    for layer in inside:
-        found = _flat(layer)
-        if found is None:
-            return None
-        flat += found
-    return flat or None
-
-
-def _forward(model: Any, flat: list[Any], x: Any, given: list[Any], real: Any, resets: Any) -> list[Any]:
-    """The layers with what their forward pass saves. given: the parts of the initial state, or none for zeros."""
-    names = {id(p): name for name, p in model.named_parameters()}
-    states = iter([getattr(h, "value", h) for h in given])
-    home = next(iter(model.parameters().values())).value
-    xp: Any = library_of(home)
-    x = xp.asarray(getattr(x, "value", x))
-    made: list[Any] = []
-    for layer in flat:
-        if type(layer) is Dropout:
-            continue
-        local = {name: names[id(p)] for name, p in layer.named_parameters()}
-        x = x if real is None else fill_padding(x, real)
-        if type(layer) is Embedding:
-            made.append(EmbeddingBack(layer, x, local))
-            x = layer.W.value[x]
-            continue
-        x = x.astype(home.dtype, copy=False)
-        if type(layer) is Linear:
-            made.append(LinearBack(layer, x, local))
-            x = layer(x).value
-        else:
-            zero = [h.value for _, h in leaves(layer.zero_state(x.shape[1]))]
-            before = [xp.asarray(h, dtype=home.dtype) for h in ([next(states) for _ in zero] if given else zero)]
-            saved = layer.forward(x, before, real, resets)
-            made.append(BACK[type(layer)](layer, saved, local))
-            x = saved.outputs
-    return made

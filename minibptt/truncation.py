@@ -15,6 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from . import tensor
+from .listing import counted
 from .module import Rng, check_size, generator
 from .plans import Factors, Plan, Update
 from .tensor import Tensor
@@ -83,11 +84,11 @@ class Description:
         return sum(self.steps_kept) / self.T
 
     def __str__(self) -> str:
-        lost = f", {self.unreached} losses never reached" if self.unreached else ""
+        lost = f", {counted(self.unreached, 'loss', 'losses')} never reached" if self.unreached else ""
         return (
-            f"{self.schedule}, T = {self.T}: {self.updates} updates, {self.mean_steps_kept:.2f} steps kept for a loss "
-            f"in the mean ({min(self.steps_kept)} to {max(self.steps_kept)}), at most {self.longest} steps on the "
-            f"tape{lost}"
+            f"{self.schedule}, T = {self.T}: {counted(self.updates, 'update')}, {self.mean_steps_kept:.2f} steps kept "
+            f"for a loss in the mean ({min(self.steps_kept)} to {max(self.steps_kept)}), at most "
+            f"{counted(self.longest, 'step')} on the tape{lost}"
         )
 
 
@@ -110,7 +111,7 @@ class Recompute(Schedule):
     segments: int | None = None
 
     def __str__(self) -> str:
-        return f"full, recomputed in {'√T' if self.segments is None else self.segments} segments"
+        return f"full, recomputed in {'√T segments' if self.segments is None else counted(self.segments, 'segment')}"
 
     def plan(self, T: int, rng: Rng = None) -> Plan:
         check_size("plan", T=T)

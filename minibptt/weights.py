@@ -18,8 +18,8 @@ from .backend import Array, library_of, to_backend, to_numpy
 from .cells import Cell
 from .layouts import Arrays, cells_of, give, shapes_of, take
 from .module import Module
+from .parameters import assign
 from .saving import misfits
-from .tensor import assign
 
 
 def split_gates(layer: Module, gradients: Mapping[str, Array] | None = None) -> dict[str, Any]:

@@ -93,7 +93,7 @@ BAD = {
     "a name without a number": (["--set", "w_h"], "NAME=V"),
     "words as numbers": (["--x", "1,two"], "'two'"),
     "numbers that are none": (["--set", "w_h=nan"], "finite"),
-    "too many numbers": (["--set", "w_h=1,2"], "expected 1 numbers"),
+    "too many numbers": (["--set", "w_h=1,2"], "expected 1 number "),
     "too few inputs": (["--steps", "4", "--x", "1,2"], "expected 4 numbers, one for each step, found 2"),
     "too few targets": (["--y", "1"], "expected 4 numbers"),
     "a length beyond the end": (["--lengths", "9"], "from 0 to 4, found 9"),

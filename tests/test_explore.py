@@ -527,7 +527,7 @@ def test_the_command_writes_a_page_of_a_text_and_of_a_task(tmp_path, capsys):
         )
         heads, preset = (json.loads(content) for _, content in found)
         assert heads[0]["T"] == 9 and heads[0]["moments"] == len(preset["moments"]) == 3
-        assert [m["label"] for m in preset["moments"]] == ["untrained", "after 1 steps", "after 3 steps"]
+        assert [m["label"] for m in preset["moments"]] == ["untrained", "after 1 step", "after 3 steps"]
         assert {m["level"] for m in preset["moments"]} == {"full"}
         if given[0] == "--text":
             assert "".join(preset["symbols"]) == "b) </scri" and "".join(preset["targets"]) == ") </scrip"

@@ -199,7 +199,7 @@ def test_sequential_gives_a_state_only_to_layers_that_have_one():
 
 def test_sequential_refuses_a_state_of_another_form_and_things_that_are_no_layers():
     model, x = model_of_two_cells(), wave(2, 2, 2)
-    for state, found in [((None,), "1 entries"), ((None,) * 3, "3 entries"), (np.zeros((2, 2, 4)), "ndarray")]:
+    for state, found in [((None,), "1 entry"), ((None,) * 3, "3 entries"), (np.zeros((2, 2, 4)), "ndarray")]:
         with pytest.raises(ValueError, match=rf"has a state: 2; found {found}"):
             model(x, state)
     with pytest.raises(ValueError, match=r"has shape \(3, 4\); for a batch of 2 rows it must be \(2, 4\)"):

@@ -5,6 +5,7 @@ import pytest
 
 import minibptt as mb
 from minibptt.cli import main
+from minibptt.listing import counted
 from minibptt.wiring import wiring
 
 
@@ -33,7 +34,7 @@ def test_a_derivation_leaves_out_steps_or_says_why_it_cannot_and_takes_two_title
     lstm, tape, _, loss = recorded
     found = mb.derive(tape, loss, next(iter(lstm.parameters().values())))
     shown = found.text(2)
-    assert "… 1 steps left out …" in shown and "step 3 " in shown and "step 1 " in shown and "step 2 " not in shown
+    assert "… 1 step left out …" in shown and "step 3 " in shown and "step 1 " in shown and "step 2 " not in shown
     for most in (1, 0, -1):
         with pytest.raises(ValueError, match="most must be at least 2"):
             found.text(most)
@@ -95,3 +96,17 @@ def test_the_drawing_of_every_operation_names_the_gates_and_marks_only_states(re
     for formula in ("i₁ = σ", "f₂ = σ", "g₃ = tanh", "o₃ = σ", "h₂ = … · …"):
         assert formula in formulas
     assert {node.formula[0] for node in nodes if node.state} == {"h", "c"}
+
+
+def test_one_is_counted_in_the_singular_and_none_in_the_plural():
+    assert [counted(n, "row") for n in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [counted(n, "loss", "losses") for n in (1, 2)] == ["1 loss", "2 losses"]
+    x = mb.parameter([2.0])
+    with mb.Tape() as tape:
+        mb.tanh(x)
+    assert str(tape).startswith("Tape: 1 record, 0 cuts") and repr(tape) == "Tape(1 record, 0 cuts)"
+    assert str(mb.full().describe(1)).startswith("full, T = 1: 1 update, ")
+    with pytest.raises(ValueError, match="in an array of 1 axis"):
+        mb.sum(x, axis=1)
+    with pytest.raises(ValueError, match=r"\(1 such id\)"):
+        mb.embedding(np.ones((2, 3)), ids=[2])

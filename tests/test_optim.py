@@ -343,3 +343,11 @@ def test_clipping_by_value_brings_each_number_between_the_limits_and_never_scale
     for most in (0, -1.0, math.nan):
         with pytest.raises(ValueError, match=f"must be positive, found {most}"):
             mb.clip_by_value(g, most)
+
+
+def test_an_optimiser_that_does_not_say_how_it_changes_a_parameter_cannot_be_made():
+    class Still(mb.optim.Optimiser):
+        pass
+
+    with pytest.raises(TypeError, match=r"abstract.*_change"):
+        Still(One([1.0]), 0.1)

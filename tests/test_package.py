@@ -17,8 +17,8 @@ ROOT = PACKAGE.parent
 ORDER = """
 backend memory
 standin.counting standin.memory standin.clock standin.arrays standin.ufuncs standin.kernel standin.library standin
-listing nest gradients tensor
-sweep asking tape dispatch places ops
+listing nest gradients tensor parameters
+sweep asking tape dispatch places reductions ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
@@ -28,7 +28,7 @@ archive streams saving layouts weights
 plans truncation given objective pieces recomputing cutting updates
 measures tables report compare history
 timings benchmark drift
-apart together gram contributions stored explore
+apart layerwise together gram contributions stored explore
 derivations.expressions derivations.written derivations.rehearsal derivations.symbols derivations.backflow
 derivations.formulas derivations.lines derivations.paper derivations.text derivations.latex derivations.html
 derivations.derivation derive

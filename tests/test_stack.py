@@ -247,7 +247,7 @@ def test_a_residual_connection_adds_the_input_and_a_layer_of_zeros_lets_it_throu
         (lambda: mb.Stack(Leaky(2, 3), residual=True)(wave(3, 1, 2)), ValueError, r"layer 0 \(Leaky\).*leave 0 out"),
         (lambda: mb.Stack(Leaky(2, 3), engine="explicit")(wave(3, 1, 2)), TypeError, "no explicit passes.*'tape'"),
         (lambda: mb.unroll(mb.Stack(mb.RNNCell(2, 3)), wave(3, 1, 5)), ValueError, r"Stack takes.*D = 2.*\(3, 1, 5\)"),
-        (lambda: mb.Stack(mb.RNNCell(2, 3))(wave(3, 1, 2), np.zeros((1, 3))), ValueError, "a tuple of 1 entries"),
+        (lambda: mb.Stack(mb.RNNCell(2, 3))(wave(3, 1, 2), np.zeros((1, 3))), ValueError, "a tuple of 1 entry,"),
     ],
 )
 def test_mistakes_are_named(make, error, words):

@@ -28,7 +28,7 @@ def test_twenty_six_tokens_in_three_rows_and_windows_of_four():
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 9))
 def test_windows_continue_each_other_and_every_target_that_fits_is_used_once(N, batch, steps):
     if batch > N - 1:
-        with pytest.raises(ValueError, match=f"a stream of {N} is too short for {batch} rows.*at least {batch + 1}"):
+        with pytest.raises(ValueError, match=f"a stream of {N} is too short for {batch} row.*at least {batch + 1}"):
             mb.stream_batches(np.arange(N), batch=batch, steps=steps)
         return
     stream = mb.stream_batches(np.arange(N), batch=batch, steps=steps)
@@ -177,10 +177,10 @@ tokens = np.arange(10)
         (
             lambda: mb.stream_batches(tokens, targets=tokens[1:], batch=1, steps=2),
             ValueError,
-            "10 steps need 10 targets",
+            "10 steps must have as many targets, found",
         ),
         (lambda: mb.stream_batches(endless(), targets=tokens, batch=1, steps=2), TypeError, "goes with an array"),
-        (lambda: mb.stream_batches([endless()], batch=2, steps=2), ValueError, "1 iterators for batch=2"),
+        (lambda: mb.stream_batches([endless()], batch=2, steps=2), ValueError, "1 iterator for batch=2:"),
         (lambda: next(mb.stream_batches(endless(), batch=2, steps=2)), ValueError, "Give batch=1, a list of iterators"),
         (lambda: next(mb.stream_batches(iter([tokens]), batch=2, steps=2)), ValueError, r"\(2,\), found \(10,\)"),
         (lambda: next(mb.stream_batches(iter("ab"), batch=1, steps=2)), TypeError, "must be numbers"),
@@ -207,3 +207,12 @@ def test_training_goes_on_from_window_to_window_with_the_numbers_of_the_whole_ro
         assert logits.shape[:2] == y.shape
         parts.append(logits.value)
     np.testing.assert_allclose(np.concatenate(parts), whole.value, rtol=0, atol=1e-6)
+
+
+def test_a_stream_that_gives_no_windows_cannot_be_made():
+    class Silent(mb.streams.Stream):
+        def seek(self, position):
+            return self
+
+    with pytest.raises(TypeError, match=r"abstract.*__next__"):
+        Silent()

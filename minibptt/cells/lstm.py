@@ -27,7 +27,8 @@ import numpy as np
 from .. import ops
 from ..backend import Array, library_of, use_backend
 from ..module import Rng, check_size, generator, uniform
-from ..tensor import Tensor, assign, zeros
+from ..parameters import assign
+from ..tensor import Tensor, zeros
 from .base import Cell
 from .buffers import empty
 from .explicit import Factors, Pass, Saved, backwards, block_length, input_gradient, over_time, products, rows

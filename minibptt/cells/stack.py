@@ -17,11 +17,12 @@ from typing import Any
 
 from .. import ops
 from ..layers import Dropout
+from ..listing import counted
 from ..module import Rng, generator
 from ..nest import leaves
 from ..passes import why_not_explicitly
 from ..sequence import ENGINES, checked_step, hide_padding, real_steps, sequence_input, unroll
-from ..states import in_layer, who, zero_state
+from ..states import entries, in_layer, who, zero_state
 from ..tensor import Tensor
 from .base import Cell
 
@@ -133,14 +134,9 @@ class Stack(Cell):
 
     def entries(self, state: Any) -> list[tuple[int, Cell, Any]]:
         """(number, cell, its entry of the state) for each layer. ValueError for a state of another form."""
-        if state is None:
-            state = [None] * len(self.cells)
-        elif not isinstance(state, list | tuple) or len(state) != len(self.cells):
-            found = f"{len(state)} entries" if isinstance(state, list | tuple) else type(state).__name__
-            raise ValueError(
-                f"the state of {who(self)} is a tuple of {len(self.cells)} entries, one for each layer; found {found}"
-            )
-        return list(zip(range(len(self.cells)), self.cells, state))
+        n = len(self.cells)
+        expected = f"a tuple of {counted(n, 'entry', 'entries')}, one for each layer"
+        return list(zip(range(n), self.cells, entries(self, state, n, expected)))
 
     def names_of(self, state: Any) -> list[str]:
         return [name for _, cell, entry in self.entries(state) for name in cell.names_of(entry)]
@@ -173,8 +169,8 @@ class Stack(Cell):
                 if wrong or before is None:
                     found = f"shape {wrong[0].shape}" if wrong and hasattr(wrong[0], "shape") else repr(before)
                     raise ValueError(
-                        f"the state of {who(cell)} must be one of {len(x)} rows, as x is; found {found}. The first "
-                        f"one is zero_state({len(x)})"
+                        f"the state of {who(cell)} must be one of {counted(len(x), 'row')}, as x is; found {found}. "
+                        f"The first one is zero_state({len(x)})"
                     )
                 x = self.dropouts[i - 1](x) if i else x
                 y, new = checked_step(cell, x, before, form, [None] * len(form))

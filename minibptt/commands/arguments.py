@@ -1,16 +1,22 @@
-"""What several commands ask for: types of arguments, and the task and the model that are chosen by them."""
+"""What several commands ask for: types of arguments, and the task, the model and the training chosen by them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..backend import BACKENDS
+import numpy as np
+
+from ..backend import BACKENDS, to_backend
 from ..data import read_text, standard_library
 from ..layers import Embedding, Linear, Sequential
+from ..optim import Adam, clip_by_global_norm
+from ..progress import Progress
 from ..recurrent import GRU, LSTM, RNN
+from ..tape import Tape
 from ..tasks import TASKS, Task, text_task
 from .output import shown
 
@@ -56,6 +62,29 @@ def model_of(options: argparse.Namespace, task: Task, streams: list[Any]) -> Seq
     cell = CELLS[options.cell](width, options.hidden, rng=streams[1])
     first = [Embedding(task.inputs, width, rng=streams[0])] if task.ids else []
     return Sequential(*first, cell, Linear(options.hidden, task.outputs, rng=streams[2]))
+
+
+def trained(
+    model: Sequential, task: Task, rng: np.random.Generator, *, steps: int, batch: int, lr: float
+) -> Iterator[None]:
+    """Full BPTT over whole sequences, by Adam with the gradient's norm clipped at 1; a step for each next().
+
+    rng: what batches are drawn from. UsageError where the loss is no longer finite.
+    """
+    optimiser, progress = Adam(model, lr=lr), Progress("training", steps)
+    for step in range(1, steps + 1):
+        x, y = task.batch(rng, batch)
+        with Tape() as tape, np.errstate(all="ignore"):
+            outputs, _ = model(x if task.ids else to_backend(x))
+            loss = task.loss(outputs, y)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise UsageError(f"training diverged at step {step} (loss {value}): give a smaller --lr than {lr}")
+        optimiser.step(clip_by_global_norm(tape.gradient(loss, model), 1.0))
+        progress(step, note=f"loss {value:.3f}")
+        if step == steps:
+            progress.end()
+        yield
 
 
 def whole(text: str, least: int) -> int:

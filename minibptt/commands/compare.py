@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,8 @@ from ..contributions import contributions
 from ..history import History, compared_over
 from ..layers import Sequential
 from ..module import generator
-from ..optim import Adam, clip_by_global_norm
 from ..progress import Progress
 from ..report import Comparison
-from ..tape import Tape
 from ..tasks import Task
 from ..truncation import ARTBP, Full, Schedule, artbp, full, tbptt
 from .arguments import (
@@ -33,6 +30,7 @@ from .arguments import (
     probability,
     rate,
     task_of,
+    trained,
     window,
 )
 from .output import output_folder, say, shown, version
@@ -126,7 +124,8 @@ def _moments(
     if not options.train_steps:
         yield 0, compare(*given, title=f"{title}, untrained", **keywords)
         return
-    training, every = _train(model, task, options, rng), options.every or options.train_steps
+    training = trained(model, task, rng, steps=options.train_steps, batch=options.batch, lr=options.lr)
+    every = options.every or options.train_steps
     yield from compared_over(training, *given, every=every, measure=not options.every, title=title, **keywords)
 
 
@@ -197,24 +196,3 @@ def _some(schedules: list[Schedule], most: int) -> list[Schedule]:
 
 def _text(task: Task, ids: Any) -> str:
     return "".join(task.symbols[i] for i in ids[:, 0].tolist())
-
-
-def _train(model: Sequential, task: Task, options: argparse.Namespace, rng: Any) -> Iterator[None]:
-    """Full BPTT over whole sequences, by Adam with the gradient's norm clipped at 1; a step for each next()."""
-    optimiser = Adam(model, lr=options.lr)
-    progress = Progress("training", options.train_steps)
-    for step in range(options.train_steps):
-        x, y = task.batch(rng, options.batch)
-        with Tape() as tape, np.errstate(all="ignore"):
-            outputs, _ = model(x if task.ids else to_backend(x))
-            loss = task.loss(outputs, y)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise UsageError(
-                f"training diverged at step {step + 1} (loss {value}): give a smaller --lr than {options.lr}"
-            )
-        optimiser.step(clip_by_global_norm(tape.gradient(loss, model), 1.0))
-        progress(step + 1, note=f"loss {value:.3f}")
-        if step + 1 == options.train_steps:
-            progress.end()
-        yield

@@ -12,11 +12,13 @@ import numpy as np
 from .. import ops
 from ..cells import Cell, GRUCell, LSTMCell, RNNCell
 from ..derive import DETAILS, derive
+from ..listing import counted
 from ..losses import mse
 from ..module import generator
+from ..parameters import assign, parameter
 from ..sequence import unroll
 from ..tape import Tape
-from ..tensor import Tensor, assign, parameter, zeros
+from ..tensor import Tensor, zeros
 from .output import say
 from .output import shown as shown_path
 
@@ -83,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     if tape.cuts:
         mended = derive(tape, loss, names[wrt], through_cuts=True, detail=options.detail)
         k = options.cut_every
-        shown = shown.beside(mended, (f"cut every {k} step{'s' if k > 1 else ''}", "cuts mended: full BPTT"))
+        shown = shown.beside(mended, (f"cut every {counted(k, 'step')}", "cuts mended: full BPTT"))
     if options.html is not None:
         if options.html.is_dir():
             raise ValueError(f"--html {options.html}: a folder of that name is there; give a file")
@@ -112,7 +114,7 @@ def _problem(options: argparse.Namespace) -> tuple[Any, np.ndarray, np.ndarray, 
     y = targets if options.y is None else _numbers("--y", options.y)
     for name, values in (("--x", x), ("--y", y)):
         if len(values) != T:
-            raise ValueError(f"{name}: expected {T} numbers, one for each step, found {len(values)}")
+            raise ValueError(f"{name}: expected {counted(T, 'number')}, one for each step, found {len(values)}")
     length = TOY_LENGTH if toy and options.y is None and options.lengths is None else options.lengths
     if length is not None and not 0 <= length <= T:
         raise ValueError(f"--lengths: expected a number of steps from 0 to {T}, found {length}")
@@ -141,8 +143,10 @@ def _cell(options: argparse.Namespace, rng: np.random.Generator) -> Any:
         found, p = _numbers(f"--set {name}", values), names[name]
         if len(found) not in (1, p.size):
             shape = "×".join(map(str, p.shape))
-            raise ValueError(f"--set {name}: expected {p.size} numbers ({shape}, row by row) or one for all of them, "
-                             f"found {len(found)}")  # fmt: skip
+            raise ValueError(
+                f"--set {name}: expected {counted(p.size, 'number')} ({shape}, row by row) or one for all of them, "
+                f"found {len(found)}"
+            )
         assign(p, np.broadcast_to(found, p.size).reshape(p.shape))
     return cell
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,13 +15,11 @@ from ..contributions import Contributions, contributions
 from ..data import read_text, standard_library
 from ..explore import MOST_STEPS, Preset, explore
 from ..layers import Embedding, Linear, Sequential
+from ..listing import counted
 from ..losses import mse
 from ..module import generator
-from ..optim import Adam, clip_by_global_norm
-from ..progress import Progress
-from ..tape import Tape
 from ..tasks import TASKS, InfluenceBalancing, Task, text_task
-from .arguments import CELLS, UsageError, natural, positive, rate
+from .arguments import CELLS, UsageError, natural, positive, rate, trained
 from .output import say, shown
 
 MOMENTS = 5  # that are stored of a training
@@ -107,8 +104,8 @@ def _text(options: argparse.Namespace, text: str, name: str) -> Preset:
     moments = dict(_moments(options, task, x, y))
     rows = f" The first of {options.batch} rows is written at the axes." if options.batch > 1 else ""
     about = (
-        f"A character {options.cell.upper()} with {options.hidden} units reads {len(text):,} characters of {name} and "
-        f"is trained by full backpropagation for {options.train_steps} steps.{rows}"
+        f"A character {options.cell.upper()} with {counted(options.hidden, 'unit')} reads {len(text):,} characters of "
+        f"{name} and is trained by full backpropagation for {counted(options.train_steps, 'step')}.{rows}"
     )
     symbols, targets = text[start : start + T], text[start + 1 : start + T + 1]
     return Preset(f"text: {name}", moments, symbols, targets, about, {"k1": max(1, min(8, T // 4))})
@@ -133,8 +130,9 @@ def _task(options: argparse.Namespace, name: str) -> Preset:
     x, y = task.sample(options.batch)
     moments = dict(_moments(options, task, x, y))
     about = (
-        f"The task {task.name}: {options.batch} rows, {options.cell.upper()} with {options.hidden} units, trained by "
-        f"full backpropagation for {options.train_steps} steps."
+        f"The task {task.name}: {counted(options.batch, 'row')}, {options.cell.upper()} with "
+        f"{counted(options.hidden, 'unit')}, trained by full backpropagation for "
+        f"{counted(options.train_steps, 'step')}."
     )
     start = {"k1": options.length, "moment": len(moments) // 2}
     if name == "coin":
@@ -175,25 +173,11 @@ def _moments(options: argparse.Namespace, task: Task, x: Any, y: Any) -> Iterato
     cell = CELLS[options.cell](width, options.hidden, rng=streams[1], dtype=np.float64)
     first = [Embedding(task.inputs, width, rng=streams[0], dtype=np.float64)] if task.ids else []
     model = Sequential(*first, cell, Linear(options.hidden, task.outputs, rng=streams[2], dtype=np.float64))
-    optimiser, N = Adam(model, lr=options.lr), options.train_steps
+    N = options.train_steps
     stops = {0, *(max(1, N // 3**i) for i in range(MOMENTS - 1))} if N else {0}
-    progress = Progress("training", N) if N else None
+    training = trained(model, task, streams[3], steps=N, batch=TRAINING_BATCH, lr=options.lr)
     for step in range(N + 1):
+        if step:
+            next(training)
         if step in stops:
-            yield f"after {step} steps" if step else "untrained", contributions(model, x, y, task.loss)
-        if step == N:
-            break
-        xs, ys = task.batch(streams[3], TRAINING_BATCH)
-        with Tape() as tape, np.errstate(all="ignore"):
-            outputs, _ = model(xs)
-            loss = task.loss(outputs, ys)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise UsageError(
-                f"training diverged at step {step + 1} (loss {value}): give a smaller --lr than {options.lr}"
-            )
-        optimiser.step(clip_by_global_norm(tape.gradient(loss, model), 1.0))
-        if progress:
-            progress(step + 1, note=f"loss {value:.3f}")
-    if progress:
-        progress.end()
+            yield f"after {counted(step, 'step')}" if step else "untrained", contributions(model, x, y, task.loss)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..backend import BACKENDS, use_backend
 from ..evaluate import Evaluation, evaluate
-from ..listing import columns
+from ..listing import columns, counted
 from ..losses import cross_entropy
 from ..optim import Adam
 from ..progress import Progress
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
     rows = max(1, min(B, len(text.held_out) // (16 * T)))  # few enough for rows that are long beside a window
     held_out = stream_batches(text.held_out, batch=rows, steps=T)
     model = language_model(len(text.symbols), kept)
-    layers = f"{kept['layers']} layer{'s' * (kept['layers'] > 1)} of {kept['hidden']}"
+    layers = f"{counted(kept['layers'], 'layer')} of {kept['hidden']}"
     say(f"{kept['cell'].upper()}, {layers}, on {text.name}: {len(text.learnt):,} characters to learn from, "
         f"{len(text.held_out):,} held out, {len(text.symbols)} distinct")  # fmt: skip
     result = train(
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
     )
     passed = result.passes + stream.position / (stream.length or 1)
     loss = f"{result.loss:.3f} nat, {result.loss / math.log(2):.3f} bits per character"
-    say(f"{result.updates} updates, {passed:.1f} passes over the text; the last training loss: {loss}")
+    say(f"{counted(result.updates, 'update')}, {passed:.1f} passes over the text; the last training loss: {loss}")
     again = f"minibptt train --resume {shlex.quote(shown(save))}"
     if result.stopped:
         say(f"Stopped and saved to {shown(save)}. To go on: {again}")
@@ -128,7 +128,7 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, Any], Text, int, Pa
             raise UsageError(f"--{option} {_words(value)}: {name} was made with {_words(kept[option])}; leave it out")
     updates = options.updates or about["updates"]
     if updates <= done:
-        raise UsageError(f"{name} has {done} updates already: give --updates N, those before included")
+        raise UsageError(f"{name} has {counted(done, 'update')} already: give --updates N, those before included")
     text = Text(about["text"]["path"] if options.text is None else options.text)
     if text.sha256 != about["text"]["sha256"]:
         raise UsageError(
@@ -144,8 +144,8 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, Any], Text, int, Pa
 def _check_window(tbptt: tuple[int, int] | None, T: int) -> None:
     if tbptt and max(tbptt) > T:
         raise UsageError(
-            f"--tbptt {_words(tbptt)}: no gradient reaches over the beginning of a window of {T} steps: give --steps "
-            f"{max(tbptt)} or more"
+            f"--tbptt {_words(tbptt)}: no gradient reaches over the beginning of a window of {counted(T, 'step')}: "
+            f"give --steps {max(tbptt)} or more"
         )
 
 
@@ -157,11 +157,11 @@ def _words(value: Any) -> str:
 
 def judged(found: list[Evaluation], T: int) -> str:
     """Two tables: the loss by how the state is treated, and by the steps since it was zero."""
-    names = {None: "carried", T: f"zero every {T} steps (cold: each window)"}
     rows: list[tuple[str, ...]] = [("state", "nat", "bits per character")]
-    rows += [
-        (names.get(e.reset_every, f"zero every {e.reset_every} steps"), f"{e.loss:.3f}", f"{e.bits:.3f}") for e in found
-    ]
+    for e in found:
+        state = "carried" if e.reset_every is None else f"zero every {counted(e.reset_every, 'step')}"
+        state += " (cold: each window)" if e.reset_every == T else ""
+        rows.append((state, f"{e.loss:.3f}", f"{e.bits:.3f}"))
     cold, bounds = next(e for e in found if e.reset_every == T), [0, *[2**i for i in range(T.bit_length())]]
     bounds = [*bounds[:-1], T] if bounds[-1] == T else [*bounds, T]
     places: list[tuple[str, ...]] = [("steps since the state was zero", "bits per character, cold")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..backend import Array
+from ..listing import counted
 from . import html, latex, text
 from .expressions import Apply, Expr, Number, Symbol, words
 from .expressions import text as as_text
@@ -49,7 +50,7 @@ class Derivation:
         else:
             f = found.pop()
             how = "closed" if f == 0 else "mended: full BPTT" if f == 1 else f"at the factor {f:.4g}"
-        return f"{n} cut{'s' if n > 1 else ''}, {how}"
+        return f"{counted(n, 'cut')}, {how}"
 
     @property
     def sum_of_terms(self) -> list[Expr]:
@@ -58,7 +59,7 @@ class Derivation:
         if not numbers:
             return [Number(0), words("the loss does not depend on it")]
         if not all(isinstance(n, Number) for n in numbers) or len(numbers) > 12:
-            return [words(f"the sum of {len(numbers)} terms"), shown(self.total)]
+            return [words(f"the sum of {counted(len(numbers), 'term')}"), shown(self.total)]
         total = numbers[0]
         for n in numbers[1:]:
             total = Apply("+", (total, n))
@@ -68,7 +69,7 @@ class Derivation:
         return text.plain(self)
 
     def __repr__(self) -> str:
-        return f"Derivation({as_text(self.wrt_adjoint)}, {len(self.terms)} terms, {self.cuts_in_words})"
+        return f"Derivation({as_text(self.wrt_adjoint)}, {counted(len(self.terms), 'term')}, {self.cuts_in_words})"
 
     def text(self, most: int = 40) -> str:
         """As `print` shows it. most: steps that are shown; of more, the first and the last ones."""

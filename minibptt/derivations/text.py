@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from ..listing import printable
+from ..listing import counted, printable
 from .expressions import Number, text
 from .lines import Block, Line
 
@@ -47,7 +47,7 @@ def some(blocks: Sequence[Block], most: int) -> list[Block | str]:
     if len(blocks) <= most:
         return list(blocks)
     half = most // 2
-    return [*blocks[:half], f"… {len(blocks) - 2 * half} steps left out …", *blocks[-half:]]
+    return [*blocks[:half], f"… {counted(len(blocks) - 2 * half, 'step')} left out …", *blocks[-half:]]
 
 
 def wrapped(line: str, indent: int, width: int = WIDTH) -> list[str]:

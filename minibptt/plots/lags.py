@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..contributions import Contributions
+from ..listing import counted
 from .style import BLUE, GREY, HURTS, ORANGE, bare, numbered, signed_shares, slide
 
 
@@ -62,7 +63,7 @@ def _shares(ax: Any, c: Contributions) -> None:
 
 def _extreme(ax: Any, total: np.ndarray, lag: int, below: bool) -> None:
     """The worst window, or the one that overshoots most, in words at its point."""
-    words = f"{lag + 1} step{'s' * (lag > 0)}: {total[lag]:.2f}".replace("-", "−")
+    words = f"{counted(lag + 1, 'step')}: {total[lag]:.2f}".replace("-", "−")
     side = "left" if lag < 0.2 * len(total) else "right" if lag > 0.8 * len(total) else "center"
     ax.annotate(words, (lag, total[lag]), xytext=(0, -7 if below else 7), textcoords="offset points", ha=side,
                 va="top" if below else "bottom", fontsize=12)  # fmt: skip

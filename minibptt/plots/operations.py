@@ -13,6 +13,7 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path
 
 from ..asking import ThroughCuts
+from ..listing import counted
 from ..tape import Tape
 from ..tensor import Tensor
 from ..unrolled import number
@@ -50,8 +51,8 @@ def operations(tape: Tape, loss: Tensor | None, ax: Any, through_cuts: ThroughCu
         parts = [e.part for e in graph.edges if e.part is not None]
         scale = Scale([*parts, *[n.dropped for n in graph.nodes if n.dropped is not None]])
     _Drawing(plan, ax, scale).draw()
-    title = f"Every operation{' and its backward pass' if scale else ''}: {len(tape.records)} records"
-    title += f", {len(tape.cuts)} cut{'s' * (len(tape.cuts) > 1)}" if tape.cuts else ""
+    title = f"Every operation{' and its backward pass' if scale else ''}: {counted(len(tape.records), 'record')}"
+    title += f", {counted(len(tape.cuts), 'cut')}" if tape.cuts else ""
     ax.set_title(title, fontsize=15, pad=8)
     if own and scale is not None:
         scale.bar(ax.figure, (1 - 0.95 / w, 0.2, 0.18 / w, 0.62), "‖adjoint‖")

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..contributions import Contributions
 from ..given import as_schedules
+from ..listing import counted
 from ..module import Rng, check_size
 from ..truncation import Schedule
 from .style import BLUE, signed_shares, slide
@@ -71,7 +72,7 @@ def _caption(w: np.ndarray, c: Contributions | None) -> str:
     if c is not None:
         lines.append(f"kept share {float((w * signed_shares(c)).sum()):.2f}")
     if lost:
-        lines.append(f"{lost} losses\nnever reached")
+        lines.append(f"{counted(lost, 'loss', 'losses')}\nnever reached")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..asking import ThroughCuts
+from ..listing import counted
 from ..tape import Tape
 from ..tensor import Tensor
 from ..unrolled import Unrolled, unrolled
@@ -58,8 +59,8 @@ def _norms(found: Unrolled) -> list[float]:
 
 def _title(found: Unrolled, back: bool, tape: Tape) -> str:
     n = len(found.steps)
-    words = f"{n} step{'s' * (n > 1)}"
+    words = counted(n, "step")
     layers = len({row.layer for row in found.rows})
     words += f", {layers} layers" if layers > 1 else ""
-    words += f", {len(tape.cuts)} cut{'s' * (len(tape.cuts) > 1)}" if tape.cuts else ""
+    words += f", {counted(len(tape.cuts), 'cut')}" if tape.cuts else ""
     return f"The unrolled network{' and its backward pass' if back else ''}: {words}"

@@ -11,9 +11,9 @@ import numpy as np
 from ..backend import use_backend
 from ..cells import GRUCell, LSTMCell, RNNCell
 from ..ops import sum as sum_of
+from ..parameters import assign
 from ..sequence import unroll
 from ..tape import Tape
-from ..tensor import assign
 from . import by_hand
 from .by_hand import GATES, Arrays, Case
 from .contract import Contract, Student

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...parameters import parameter
 from ...tape import Tape
-from ...tensor import Tensor, parameter
+from ...tensor import Tensor
 from ..answers import array, call, mapping, number, same
 from ..registry import NotYet, Numbers, exercise
 

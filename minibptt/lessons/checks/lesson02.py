@@ -8,9 +8,10 @@ import numpy as np
 
 from ... import ops
 from ...cells import RNNCell
+from ...parameters import parameter
 from ...sequence import unroll
 from ...tape import Tape
-from ...tensor import Tensor, parameter
+from ...tensor import Tensor
 from ..answers import array, call, number, same
 from ..registry import NotYet, Numbers, exercise
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ... import ops
 from ...check_cell import check_cell
+from ...parameters import parameter
 from ...tape import Tape
-from ...tensor import parameter
 from ..answers import array, call, number, same
 from ..registry import NotYet, Numbers, exercise
 

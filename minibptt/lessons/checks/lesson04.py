@@ -9,9 +9,9 @@ import numpy as np
 from ...cells import RNNCell
 from ...clipping import clip_by_global_norm
 from ...gradients import Gradients
+from ...parameters import parameter
 from ...sequence import unroll
 from ...tape import Tape
-from ...tensor import parameter
 from ..answers import array, call, chosen, mapping, number, same
 from ..registry import NotYet, Numbers, exercise
 

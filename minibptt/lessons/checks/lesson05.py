@@ -12,11 +12,12 @@ from ...cells import LSTMCell
 from ...layers import Embedding, Linear, Sequential
 from ...losses import cross_entropy, mse
 from ...nest import leaves
+from ...parameters import assign, parameter
 from ...recurrent import LSTM
 from ...sequence import unroll
 from ...states import reset
 from ...tape import Tape, TapeError, cut
-from ...tensor import Tensor, assign, parameter
+from ...tensor import Tensor
 from ..answers import Mistakes, array, call, mapping, number, same
 from ..registry import NotYet, Numbers, exercise
 

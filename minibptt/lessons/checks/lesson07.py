@@ -10,7 +10,8 @@ from ... import ops
 from ...cells import Cell
 from ...contributions import Contributions, contributions
 from ...losses import cross_entropy
-from ...tensor import Tensor, parameter, zeros
+from ...parameters import parameter
+from ...tensor import Tensor, zeros
 from ...truncation import artbp, tbptt
 from ..answers import call, number, same
 from ..registry import NotYet, Numbers, exercise

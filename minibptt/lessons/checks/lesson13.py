@@ -11,12 +11,12 @@ from ...cells import RNNCell
 from ...evaluate import evaluate
 from ...layers import Embedding, Linear, Sequential
 from ...losses import cross_entropy
+from ...parameters import assign
 from ...recurrent import LSTM
 from ...sampling import sample
 from ...sequence import unroll
 from ...streams import stream_batches
 from ...tape import Tape
-from ...tensor import assign
 from ..answers import array, call, number, same
 from ..registry import NotYet, Numbers, exercise
 
