@@ -104,6 +104,7 @@ def train(
         raise CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
     if save is not None and Path(save).is_dir():
         raise CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
+    saving.check_parts(about=about)
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)

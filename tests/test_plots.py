@@ -416,7 +416,7 @@ def test_schemes_take_axes_and_refuse_what_they_cannot_draw():
     figure, axes = pyplot.subplots(1, 2)
     try:
         assert list(plots.schemes(6, [mb.tbptt(2), mb.full()], ax=axes)) == list(axes) and len(figure.axes) == 2
-        with pytest.raises(ValueError, match="one Axes is needed for each schedule: 1, found 2"):
+        with pytest.raises(ValueError, match="schemes draws into 1 Axes, one for each schedule; found 2"):
             plots.schemes(6, mb.tbptt(2), ax=axes)
     finally:
         pyplot.close(figure)

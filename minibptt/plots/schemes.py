@@ -18,7 +18,7 @@ from ..contributions import Contributions
 from ..given import as_schedules
 from ..module import Rng, check_size
 from ..truncation import Schedule
-from .style import BLUE, signed_shares, slide
+from .style import BLUE, check_axes, signed_shares, slide
 from .triangle import DASHES, axes_of_steps, draw_cuts, edges, outline, upper
 
 LOST = "#e6e6e6"
@@ -40,14 +40,10 @@ def schemes(
         raise ValueError("schemes needs at least one schedule, for example [minibptt.tbptt(4)]")
     if c is not None and c.T != T:
         raise ValueError(f"the contributions are over {c.T} steps, the schemes over {T}: give schemes(c.T, …, c)")
+    check_axes("schemes", ax, (len(schedules),), ", one for each schedule")
     plans = [schedule.plan(T, rng) for schedule in schedules]
     weights = [plan.coverage() for plan in plans]
-    if ax is None:
-        panels = _panels(len(plans))
-    else:
-        panels = np.atleast_1d(ax).ravel()
-        if len(panels) != len(plans):
-            raise ValueError(f"one Axes is needed for each schedule: {len(plans)}, found {len(panels)}")
+    panels = _panels(len(plans)) if ax is None else np.ravel(ax)
     colours, norm = _shades(weights)
     for panel, schedule, plan, w in zip(panels, schedules, plans, weights):
         lost = np.ma.array(np.ones((T, T)), mask=(w != 0) | upper(T))
