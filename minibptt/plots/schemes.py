@@ -29,10 +29,11 @@ def schemes(
 ) -> np.ndarray:
     """A small triangle of the weights w[t, s] for each schedule, with its cuts and the steps that a loss keeps.
 
-    c: contributions over T steps, for the kept share under each. ax: as many Axes as there are schedules, or None for
-    a new figure with up to four in a row. rng: for schedules that draw their cuts; one draw is shown, its weights as
-    shades. Returns the Axes, one for each schedule. ValueError for an empty list or a c of another length, TypeError
-    for what is no schedule.
+    c: contributions over T steps, for the kept share under each. ax: as many Axes as there are schedules, which get
+    titles and, at the rim of those given, axis labels; or None for a new figure with up to four in a row, which has a
+    legend too: blue is kept, darker for more weight, grey is lost. rng: for schedules that draw their cuts; one draw is
+    shown, its weights as shades. Returns the Axes, one for each schedule. ValueError for an empty list or a c of
+    another length, TypeError for what is no schedule.
     """
     check_size("schemes", T=T)
     schedules = as_schedules(schedules)
@@ -56,9 +57,26 @@ def schemes(
         panel.set_aspect("equal")
         panel.set_title(fill(str(schedule), 24), fontsize=15)
         panel.text(0.99, 0.98, _caption(w, c), transform=panel.transAxes, ha="right", va="top", fontsize=12)
+    for panel, left, low in zip(panels, *_at_the_rim(panels)):
+        if left:
+            panel.set_ylabel("loss step t", fontsize=13)
+        if low:
+            panel.set_xlabel("source step s", fontsize=13)
     if ax is None:
         _explain(panels, colours, norm, weights)
     return panels
+
+
+def _at_the_rim(panels: np.ndarray) -> tuple[list[bool], list[bool]]:
+    """Whether a panel is the first of its row, and whether it is the last of its column, among those that are drawn.
+
+    Axes that stand in no grid are both.
+    """
+    places = [panel.get_subplotspec() for panel in panels]
+    grid = [(place.rowspan.start, place.colspan.start) for place in places if place is not None]
+    left = [p is None or p.colspan.start == min(c for r, c in grid if r == p.rowspan.start) for p in places]
+    low = [p is None or p.rowspan.start == max(r for r, c in grid if c == p.colspan.start) for p in places]
+    return left, low
 
 
 def _caption(w: np.ndarray, c: Contributions | None) -> str:
@@ -91,13 +109,8 @@ def _shades(weights: list[np.ndarray]) -> tuple[Colormap, LogNorm]:
 
 
 def _explain(panels: np.ndarray, colours: Colormap, norm: LogNorm, weights: list[np.ndarray]) -> None:
-    """Title, axis labels at the rim, what the shades mean."""
-    figure, columns = panels[0].figure, min(len(panels), 4)
-    for i, panel in enumerate(panels):
-        if i % columns == 0:
-            panel.set_ylabel("loss step t", fontsize=13)
-        if i + columns >= len(panels):
-            panel.set_xlabel("source step s", fontsize=13)
+    """Title, and what the shades mean."""
+    figure = panels[0].figure
     figure.suptitle("What each scheme keeps of the pairs (loss step, source step)", fontsize=17)
     keys = [
         Patch(facecolor=BLUE, edgecolor="black", label="kept, with weight 1"),
