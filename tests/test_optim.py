@@ -411,10 +411,12 @@ def test_the_first_parameter_with_a_gradient_that_is_not_finite_is_named_also_af
     assert mb.check_finite(good) is good and mb.check_finite(mb.Gradients({})) == {}
 
 
-def test_no_step_and_no_clipping_waits_for_the_device_and_a_check_waits_once():
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("other", [np.float32, np.float64])
+def test_no_step_and_no_clipping_waits_for_the_device_and_a_check_waits_once(dtype, other):
     with mb.use_backend(strict):
-        model = mb.Linear(2, 2, rng=0)
-        g = mb.Gradients({name: strict.asarray(np.ones(p.shape, np.float32)) for name, p in model.named_parameters()})
+        model = mb.Linear(2, 2, rng=0, dtype=dtype)
+        g = mb.Gradients({name: strict.asarray(np.ones(p.shape, other)) for name, p in model.named_parameters()})
         for opt in (mb.SGD(model, 0.1, momentum=0.9), mb.Adam(model)):
             for _ in range(2):
                 counter.reset()
