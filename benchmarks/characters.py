@@ -32,6 +32,7 @@ from pathlib import Path
 import numpy as np
 
 import minibptt as mb
+from minibptt.commands.arguments import csv_rows, folder, positive
 from minibptt.data import standard_library
 from minibptt.tasks import character_ids
 
@@ -177,16 +178,19 @@ def draw(rows: list[Row], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--updates", type=int, default=6000)
-    parser.add_argument("--hidden", type=int, default=128, metavar="H")
-    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--updates", type=positive, default=6000)
+    parser.add_argument("--hidden", type=positive, default=128, metavar="H")
+    parser.add_argument("--out", type=folder, default=Path("."))
     parser.add_argument("--quick", action="store_true", help="seconds: 30,000 characters, H = 16, 50 updates")
-    parser.add_argument("--redraw", type=Path, metavar="CSV", help="train nothing: the figure from this file")
+    parser.add_argument(
+        "--redraw", type=csv_rows(*FIELDS[:5]), metavar="CSV", help="train nothing: the figure from this file"
+    )
     options = parser.parse_args(argv)
+    if options.redraw and not {"unigram", "bigram", "trigram"} < {row["model"] for row in options.redraw}:
+        parser.error("argument --redraw: the file has no LSTM, or not all of unigram, bigram and trigram")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.redraw:
-        with open(options.redraw, newline="", encoding="utf-8") as file:
-            draw(list(csv.DictReader(file)), options.out / "characters.png")
+        draw(options.redraw, options.out / "characters.png")
         return
     if options.quick:
         options.updates, options.hidden = 50, 16

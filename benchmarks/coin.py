@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 import minibptt as mb
+from minibptt.commands.arguments import csv_rows, folder, positive
 
 B = 64  # rows of the stream
 KS = [1, 2, 3, 4, 5, 8, 10, 16]
@@ -187,21 +188,26 @@ def draw(rows: list[Row], sizes: Sequence[int], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", type=int, default=[16, 64], metavar="H")
-    parser.add_argument("--ks", nargs="+", type=int, default=KS, metavar="K")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=6000)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--sizes", nargs="+", type=positive, default=[16, 64], metavar="H")
+    parser.add_argument("--ks", nargs="+", type=positive, default=KS, metavar="K")
+    parser.add_argument("--seeds", type=positive, default=3)
+    parser.add_argument("--updates", type=positive, default=6000)
+    parser.add_argument("--jobs", type=positive, default=1, help="processes")
+    parser.add_argument("--out", type=folder, default=Path("."))
     parser.add_argument("--quick", action="store_true", help="seconds: H = 8, k = 2 and 8, one seed, 300 updates")
-    parser.add_argument("--redraw", type=Path, metavar="CSV", help="train nothing: figure and table from this file")
+    parser.add_argument("--redraw", type=csv_rows("H", "k", "mode", "seed", "loss", "updates"), metavar="CSV",
+                        help="train nothing: figure and table from this file")  # fmt: skip
     options = parser.parse_args(argv)
     if options.quick:
         options.sizes, options.ks, options.seeds, options.updates = [8], [2, 8], 1, 300
+    there = {row["H"] for row in options.redraw or ()}
+    if options.redraw and not {str(H) for H in options.sizes} <= there:
+        parser.error(
+            f"argument --redraw: the file has the sizes {' '.join(sorted(there, key=int))}: give --sizes of these"
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     if options.redraw:
-        with open(options.redraw, newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = options.redraw
     else:
         order = itertools.product(options.sizes, options.ks, FROZEN, range(options.seeds))
         rows = train_all([(*job, options.updates) for job in order], options.jobs)

@@ -30,6 +30,7 @@ import numpy as np
 import minibptt as mb
 from minibptt import backend, plots
 from minibptt.benchmark import sweep, timed
+from minibptt.commands.arguments import folder, rate
 from minibptt.timings import where_it_ran
 
 WITHIN = {np.float64: 1e-10, np.float32: 1e-4}
@@ -305,8 +306,8 @@ def check(library: ModuleType, out: Path, seconds: float) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("minibptt-device"))
-    parser.add_argument("--seconds", type=float, default=170, help="how long all of it may take (default: 170)")
+    parser.add_argument("--out", type=folder, default=Path("minibptt-device"))
+    parser.add_argument("--seconds", type=rate, default=170, help="how long all of it may take (default: 170)")
     options = parser.parse_args(arguments)
     try:
         library = backend.library_named("cupy")

@@ -11,11 +11,13 @@ what a window of K steps keeps of the gradient at the fixed point, influence.png
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 import minibptt as mb
+from minibptt.commands.arguments import folder, positive
 from minibptt.tasks import InfluenceBalancing
 
 # θ after 3000 updates, worked out from the linear recurrence and the coefficient of each window.
@@ -57,12 +59,12 @@ def draw(path: Path) -> None:
     mb.plots.save(axes, path)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--updates", type=int, default=3000)
-    parser.add_argument("--windows", type=int, nargs="+", default=[1, 10, 50, 100])
-    parser.add_argument("--out", type=Path, default=Path("docs"), metavar="FOLDER")
-    options = parser.parse_args()
+    parser.add_argument("--updates", type=positive, default=3000)
+    parser.add_argument("--windows", type=positive, nargs="+", default=[1, 10, 50, 100])
+    parser.add_argument("--out", type=folder, default=Path("docs"), metavar="FOLDER")
+    options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     draw(options.out / "influence.png")
     for K in options.windows:

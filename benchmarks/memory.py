@@ -17,11 +17,11 @@ import os
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 import minibptt as mb
+from minibptt.commands.arguments import at_least, folder
 
 H, B, K, V = 32, 8, 20, 50
 READINGS = 100
@@ -74,12 +74,14 @@ def growth(found: list[Reading]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1_000_000, help="time steps of each row")
+    parser.add_argument("--steps", type=at_least(K * READINGS), default=1_000_000, help="time steps of each row")
     parser.add_argument("--traced", action="store_true", help="by tracemalloc")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write memory.csv there")
+    parser.add_argument("--out", type=folder, metavar="FOLDER", help="write memory.csv there")
     options = parser.parse_args(argv)
     if options.traced:
         tracemalloc.start()
+    elif not os.path.exists("/proc/self/statm"):
+        parser.error("this system does not tell the memory of a process in /proc: give --traced")
     start = time.perf_counter()
     found = readings(options.steps, traced if options.traced else resident)
     if options.out:

@@ -16,10 +16,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from minibptt.commands.arguments import folder, positive
 
 SHAPES = [(100, 1, 64, 64), (100, 32, 128, 128), (50, 64, 256, 256)]  # T, B, D, H
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -220,14 +222,16 @@ def draw(results: list[tuple[str, tuple[int, ...], dict[str, float]]], path: Pat
     figure.savefig(path, dpi=120)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", nargs="+", choices=sorted(GATES), default=["lstm", "gru", "rnn"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--out", type=folder, default=Path("."))
     parser.add_argument("--one", choices=list(SYSTEMS), help=argparse.SUPPRESS)
-    parser.add_argument("--shape", nargs=4, type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    parser.add_argument("--shape", nargs=4, type=positive, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.one and not options.shape:
+        parser.error("argument --one: give --shape T B D H too")
     if options.one:
         try:
             print(measure(options.one, options.cells[0], tuple(options.shape)))

@@ -17,13 +17,14 @@ import csv
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 import minibptt as mb
 from minibptt.cells import buffers
+from minibptt.commands.arguments import folder, positive
 
 EXPECTED = 4 / 3
 ABOUT = ["machine", "python", "numpy"]
@@ -56,15 +57,17 @@ def median_seconds(work: dict[str, Callable[[], object]], runs: int) -> dict[str
     return {name: statistics.median(times) for name, times in seen.items()}
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--T", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--segments", type=int, nargs="+", default=[4, 10, 32, 63])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("."))
-    options = parser.parse_args()
+    parser.add_argument("--T", type=positive, default=1000)
+    parser.add_argument("--batch", type=positive, default=16)
+    parser.add_argument("--hidden", type=positive, default=64)
+    parser.add_argument("--segments", type=positive, nargs="+", default=[4, 10, 32, 63])
+    parser.add_argument("--runs", type=positive, default=5)
+    parser.add_argument("--out", type=folder, default=Path("."))
+    options = parser.parse_args(argv)
+    if max(options.segments) > options.T:
+        parser.error(f"argument --segments: {options.T} steps cannot be cut into {max(options.segments)} segments")
     T, B, H = options.T, options.batch, options.hidden
     print(f"LSTM, T = {T}, B = {B}, D = H = {H}, float32; time expected: {EXPECTED:.2f} × full")
     rows = []

@@ -65,8 +65,6 @@ schedules = [
     mb.tbptt(4, 8), mb.tbptt(4, losses="last"), mb.tbptt(12, 4), mb.artbp(0.25),
 ]  # fmt: skip
 figure, axes = plt.subplots(2, 4, figsize=(16, 8.5), layout="constrained")
-figure.supxlabel("source step s", fontsize=15)
-figure.supylabel("loss step t", fontsize=15)
 _ = mb.plots.schemes(12, schedules, ax=axes)
 
 # %% [markdown]

@@ -78,9 +78,6 @@ print(f"from θ = 0.5 to: chunks of 10 {train(mb.tbptt(10)):.4g}, full {train(mb
 figure, axes = plt.subplots(1, 3, figsize=(12, 5), layout="constrained")
 mb.plots.schemes(12, [mb.tbptt(4), mb.artbp(0.25)], ax=axes[:2], rng=1)
 mb.plots.schemes(12, [mb.artbp(0.25)], ax=axes[2:], rng=2)
-for ax in axes:
-    ax.set_xlabel("source step s", fontsize=13)
-    ax.set_ylabel("loss step t", fontsize=13)
 figure.suptitle("Weights of the pairs: grey 0, blue 1, darker more", fontsize=15)
 print(f"θ after 150 updates: {train(mb.artbp(0.02)):.4f}")
 

@@ -131,8 +131,6 @@ figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), sharey=True, layout="constr
 mb.plots.schemes(24, [mb.full(), mb.tbptt(6), mb.recompute(4)], c, axes)
 for ax, name in zip(axes, ["full BPTT", "chunks of 6", "4 segments, run again"]):
     ax.set_title(name, fontsize=15)
-    ax.set_xlabel("source step s", fontsize=13)
-axes[0].set_ylabel("loss step t", fontsize=13)
 
 # %% [markdown]
 # ## A tape that forgets

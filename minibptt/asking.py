@@ -6,6 +6,7 @@ records, is a kind of this.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
@@ -150,14 +151,8 @@ class Questions:
 
     def _factors(self, through_cuts: ThroughCuts) -> dict[int, float]:
         """The factor of each cut that has a past, by the slot of what the cut returned."""
-        factors: dict[int, float] = {}
-        for cut in self.cuts:
-            if cut.source is not None:
-                factor = through_cuts(cut) if callable(through_cuts) else through_cuts
-                if not isinstance(factor, Real | np.bool_) or not abs(float(factor)) < float("inf"):
-                    raise TypeError(f"through_cuts must give finite numbers; for {cut} it gave {factor!r}")
-                factors[cut.slot] = float(factor)
-        return factors
+        check_through_cuts(through_cuts)
+        return {cut.slot: factor_of(cut, through_cuts) for cut in self.cuts if cut.source is not None}
 
     def _sweep(
         self,
@@ -237,6 +232,29 @@ class Questions:
         if hasattr(wrt, "named_parameters"):
             return Gradients({name: self._answer(p, found) for name, p in wrt.named_parameters()})
         return tuple([self._answer(one, found) for one in wrt])
+
+
+def check_through_cuts(through_cuts: Any) -> None:
+    """TypeError for what gives no factor, on a tape without cuts too."""
+    if not callable(through_cuts) and not _is_factor(through_cuts):
+        raise TypeError(
+            "through_cuts must be False (closed), True (mended), a finite number, or a function from a cut to one; "
+            f"found {through_cuts!r}"
+        )
+
+
+def factor_of(cut: Cut, through_cuts: ThroughCuts) -> float:
+    """What the adjoint is multiplied by at `cut`; 0 where its past is not on the tape."""
+    if cut.source is None:
+        return 0.0
+    factor = through_cuts(cut) if callable(through_cuts) else through_cuts
+    if not _is_factor(factor):
+        raise TypeError(f"through_cuts must give finite numbers; for {cut} it gave {factor!r}")
+    return float(factor)
+
+
+def _is_factor(x: Any) -> bool:
+    return isinstance(x, Real | np.bool_) and math.isfinite(x)
 
 
 def changed(parameter: Parameter) -> TapeError:

@@ -134,7 +134,11 @@ def benchmark(
     x = sequence_input(getattr(x, "value", x))
     T, B = x.shape[:2]
     ids = x.dtype.kind in "iu"
-    given = available_backends() if backends is None else backends
+    given = available_backends() if backends is None else list(backends)
+    if not given:
+        raise ValueError(
+            "benchmark: backends is an empty list; name one or more, or leave it out for all that work here"
+        )
     report = backend_report() if backends is None else {}
     rows = []
     for name in given:

@@ -5,7 +5,9 @@ Clipping stays on the device, and never scales up. Only `check_finite` waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,27 @@ import numpy as np
 from .backend import Array, library_of, to_numpy
 from .gradients import Gradients
 
+LARGE = 1e100  # the square of what is larger might pass float64
+SHRINK = 2.0**600  # a power of two, so that nothing is rounded on the way
 
-def check_limit(what: str, most: Any) -> None:
-    """TypeError for a limit that is no number, ValueError for one that is not positive."""
-    if isinstance(most, bool) or not isinstance(most, int | float | np.number):
+
+def real_number(x: Any) -> float | None:
+    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean."""
+    number: Any = x if isinstance(x, Real) and not isinstance(x, bool) else None
+    try:
+        return None if number is None else float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def check_limit(what: str, most: Any) -> float:
+    """The limit. TypeError for one that is no number, ValueError for one that is not positive."""
+    limit = real_number(most)
+    if limit is None:
         raise TypeError(f"{what} must be a number, found {most!r}")
-    if not most > 0:
+    if not limit > 0:
         raise ValueError(f"{what} must be positive, found {most}")
+    return limit
 
 
 def _check_gradients(what: str, gradients: Any) -> None:
@@ -65,16 +81,32 @@ def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
     The factor stays on the device. Gradients that are not finite come back as they are, so that `check_finite` still
     finds the parameter that they started from. ValueError for most ≤ 0.
     """
-    check_limit("clip_by_global_norm: the largest norm", most)
+    most = check_limit("clip_by_global_norm: the largest norm", most)
     _check_gradients("clip_by_global_norm", gradients)
     arrays = list(gradients.values())
     if not arrays:
         return gradients
     xp, finite = library_of(arrays[0]), all_finite(gradients)
-    squares = [xp.sum(xp.multiply(g, g, dtype=xp.float64)) for g in arrays]
+    scale = _scale(arrays)
+    small = arrays if scale is None else [g / scale for g in arrays]
+    squares = [xp.sum(xp.multiply(g, g, dtype=xp.float64)) for g in small]
     norm = xp.sqrt(sum(squares[1:], squares[0]))
-    factor = xp.where(finite, 1 / xp.maximum(1.0, norm / most), 1.0)
+    factor = 1 / xp.maximum(1.0, norm / most) if scale is None else 1 / xp.maximum(1 / scale, norm / most) / scale
+    factor = xp.where(finite, factor, 1.0)
     return Gradients({name: g * factor.astype(g.dtype) for name, g in gradients.items()})
+
+
+def _scale(arrays: list[Array]) -> Array | None:
+    """What gradients are divided by before they are squared, where they are: 1 unless one is very large.
+
+    None where no square can pass float64, in which it is taken: that of a float32 cannot.
+    """
+    wide = [g for g in arrays if g.size and g.dtype.itemsize > 4]
+    if not wide:
+        return None
+    xp = library_of(wide[0])
+    largest = xp.stack([xp.max(xp.abs(g)) for g in wide]).max()
+    return xp.where(largest > LARGE, SHRINK, 1.0)
 
 
 def clip_by_value(gradients: Gradients, most: float) -> Gradients:
@@ -82,11 +114,11 @@ def clip_by_value(gradients: Gradients, most: float) -> Gradients:
 
     NaN and infinity stay as they are, for `check_finite` to find. ValueError for most ≤ 0.
     """
-    check_limit("clip_by_value: the largest value", most)
+    most = check_limit("clip_by_value: the largest value", most)
     _check_gradients("clip_by_value", gradients)
 
     def clipped(g: Array) -> Array:
-        xp, limit = library_of(g), min(float(most), float(np.finfo(g.dtype).max))
+        xp, limit = library_of(g), min(most, float(np.finfo(g.dtype).max))
         return xp.where(xp.isfinite(g), xp.maximum(xp.minimum(g, limit), -limit), g)
 
     return Gradients({name: clipped(g) for name, g in gradients.items()})

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import library_of, to_numpy
+from .backend import is_array, library_of, to_numpy
 from .module import check_model, evaluating, first_array
 from .nest import map_nest
 from .parameters import recast
@@ -41,7 +41,7 @@ def drift(model: Any, x: Any, *, state: Any = None, title: str = "", **options: 
         here = x
         if x.dtype.kind == "f":
             here = library.asarray(x).astype(np.float32).astype(dtype)
-        start = map_nest(lambda h: getattr(h, "value", h).astype(np.float32).astype(dtype), state)  # noqa: B023
+        start = map_nest(lambda h: _in(h, dtype), state)  # noqa: B023
         with no_tape(), evaluating(twin):
             outputs, _ = run(twin, here, start, **options)
         found.append(to_numpy(outputs).astype(np.float64).reshape(len(x), -1))
@@ -49,3 +49,9 @@ def drift(model: Any, x: Any, *, state: Any = None, title: str = "", **options: 
     size = np.linalg.norm(double, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return Drift(np.where(size > 0, np.linalg.norm(single - double, axis=1) / size, np.nan), title)
+
+
+def _in(h: Any, dtype: Any) -> Any:
+    """A part of a state by its float32 numbers in `dtype`. What has no numbers stays, for `run` to say so."""
+    h = getattr(h, "value", h)
+    return h.astype(np.float32).astype(dtype) if is_array(h) else h

@@ -8,6 +8,7 @@ streams.py.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -29,7 +30,8 @@ class Evaluation:
     """What `evaluate` found.
 
     loss: the mean over all targets. by_position: the mean at each step since the last reset, or of the window where
-    the state is carried, (k,); nan where no step was. targets: how many there were. reset_every: as it was given.
+    the state is carried, (k,), or as many as there were steps where these are fewer. targets: how many there were.
+    reset_every: as it was given.
     """
 
     loss: float
@@ -61,31 +63,41 @@ def evaluate(
     reset_every=stream.steps is cold, each window by itself. None: the state is carried from beginning to end. The
     numbers do not depend on how long the windows are, but for by_position where the state is carried.
     windows: at most so many; needed where a stream never ends. An array is gone through from its first step, whatever
-    the stream's position, which stays; an iterator from where it stands.
-    The loss is asked step by step, as loss(outputs[t:t+1], y[t:t+1]), so it must be a mean over steps; the device is
-    waited for at each window. ValueError where there is nothing to evaluate.
+    the stream's position, which stays, after an error too; an iterator from where it stands.
+    The loss is asked once for each position i in a window, as loss(outputs[i::k], y[i::k]), so it must be a mean over
+    steps; the device is waited for at each window. ValueError where there is nothing to evaluate.
     """
     if not isinstance(stream, Stream):
         raise TypeError(f"evaluate takes a stream made by stream_batches, found {type(stream).__name__}")
     for name, size in {"reset_every": reset_every, "windows": windows}.items():
         if size is not None:
             check_size("evaluate", **{name: size})
-    k, position = reset_every or stream.steps, stream.position
-    totals, counts, done, targets, state = np.zeros(k), np.zeros(k), 0, 0, None
+    k, position = min(reset_every or stream.steps, stream.length or sys.maxsize), stream.position
+    totals, counts, done, targets, state = np.zeros(0), np.zeros(0), 0, 0, None
     if stream.length is not None:
         stream.seek(0)
-    with evaluating(model), no_tape():
-        for x, y in islice(stream, windows):
-            steps = done + np.arange(len(x))
-            resets = np.repeat((steps % k == 0)[:, None], x.shape[1], axis=1) if reset_every else None
-            outputs, state = run(model, x, state, resets=resets)
-            losses = [loss(outputs[t : t + 1], y[t : t + 1]).value.reshape(()) for t in range(len(x))]
-            np.add.at(totals, steps % k, to_numpy(library_of(losses[0]).stack(losses)))
-            np.add.at(counts, steps % k, 1)
-            done, targets = done + len(x), targets + math.prod(y.shape)
-    if stream.length is not None:
-        stream.seek(position)
+    try:
+        with evaluating(model), no_tape():
+            for x, y in islice(stream, windows):
+                steps = done + np.arange(len(x))
+                resets = np.repeat((steps % k == 0)[:, None], x.shape[1], axis=1) if reset_every else None
+                outputs, state = run(model, x, state, resets=resets)
+                losses = [loss(outputs[i::k], y[i::k]).value.reshape(()) for i in range(min(k, len(x)))]
+                done, targets = done + len(x), targets + math.prod(y.shape)
+                totals, counts = _with_room(totals, min(k, done)), _with_room(counts, min(k, done))
+                here = steps[: len(losses)] % k  # the positions, each once, and how many steps are at each
+                several = np.array([len(range(i, len(x), k)) for i in range(len(losses))])
+                totals[here] += several * to_numpy(library_of(losses[0]).stack(losses))
+                counts[here] += several
+    finally:
+        if stream.length is not None:
+            stream.seek(position)
     if not done:
         raise ValueError("evaluate: the stream has ended: there is nothing left to evaluate")
-    with np.errstate(invalid="ignore"):
-        return Evaluation(float(totals.sum() / done), totals / counts, targets, reset_every)
+    k = min(k, done)
+    return Evaluation(float(totals.sum() / done), totals[:k] / counts[:k], targets, reset_every)
+
+
+def _with_room(sums: np.ndarray, least: int) -> np.ndarray:
+    """The sums with zeros after them: at least so many numbers in all, and more, so that it is seldom needed."""
+    return sums if len(sums) >= least else np.concatenate([sums, np.zeros(max(least, 2 * len(sums)) - len(sums))])

@@ -12,12 +12,14 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .clipping import real_number
 from .contributions import Contributions
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
@@ -50,6 +52,14 @@ class Preset:
     start: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.moments, Mapping):
+            raise TypeError(f"the moments of a preset are a dict of contributions, found {type(self.moments).__name__}")
+        for c in self.moments.values():
+            if not isinstance(c, Contributions):
+                raise TypeError(f"the moments of a preset are made by contributions(…), found {type(c).__name__}")
+        for name, text in (("name", self.name), ("about", self.about)):
+            if not isinstance(text, str):
+                raise TypeError(f"{name} must be a string, found {text!r}")
         lengths = {c.T for c in self.moments.values()}
         if len(lengths) != 1:
             raise ValueError(f"the moments of a preset must have one T, found {sorted(lengths) or 'no moment'}")
@@ -57,6 +67,8 @@ class Preset:
         if T > MOST_STEPS:
             raise ValueError(f"the page shows at most {MOST_STEPS} steps, found T = {T}: take a shorter sequence")
         for name, given in (("symbols", self.symbols), ("targets", self.targets)):
+            if not hasattr(given, "__len__"):
+                raise TypeError(f"{name} must be T = {T} strings, or left out; found {given!r}")
             if len(given) not in (0, T) or not all(isinstance(one, str) for one in given):
                 raise ValueError(f"{name} must be T = {T} strings, found {len(given)} of {type(given).__name__}")
 
@@ -80,8 +92,12 @@ def explore(
 
     symbols, targets, name, about: as for `Preset`. most_bytes: of each preset in the file; what does not fit is left
     out, first the gradients of single parts, then all but the shares, and the page says so.
-    ValueError where not even the shares fit, for a full gradient of zero, and for symbols that are not T strings.
+    ValueError where not even the shares fit, for a full gradient of zero, for symbols that are not T strings, and for a
+    path that cannot be written to.
     """
+    path = _checked_path(path)
+    if real_number(most_bytes) is None:
+        raise TypeError(f"explore: most_bytes must be a number, found {most_bytes!r}")
     if isinstance(c, Contributions):
         c = {"": c}
     given: Any = c.values() if isinstance(c, Mapping) else c
@@ -99,8 +115,21 @@ def explore(
     if not presets:
         raise ValueError("there is no preset to show")
     text = page(presets, most_bytes)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"explore: cannot write to {path}: {error.strerror}. Give another path") from error
+    return path
+
+
+def _checked_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"explore: the path must be the name of a file, found {path!r}")
     path = Path(path)
-    path.write_text(text, encoding="utf-8")
+    folder = os.path.isdir(path)  # which raises nothing, whatever the path is
+    if folder or not os.path.isdir(path.parent):
+        why = "it is a folder" if folder else f"there is no folder {path.parent}"
+        raise ValueError(f"explore: cannot write to {path}: {why}. Give a file in a folder that is there")
     return path
 
 

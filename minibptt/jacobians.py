@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from .asking import State
 from .backend import host_array, library_of, to_numpy
 from .cells import LSTMCell
 from .cells.stack import Stack
-from .module import first_array
+from .module import check_model, first_array
 from .nest import leaves, map_nest
 from .sequence import run, sequence_input
 from .tape import Tape, no_tape
@@ -33,13 +34,20 @@ def state_jacobians(
     from `tape.states`, or its last part, "h", which is the one of the topmost layer that has it; by is `of` unless
     given. A state is changed alone: of an LSTM, ∂h_t/∂h_s leaves c_s as it is, and ∂c_t/∂c_s takes the way through h_s
     along. state: the state to start from; row: the row of the batch, from 0.
-    ValueError for a step, row or state that is not there.
+    ValueError for a model without a state, for a step, row or state that is not there, and where a state or a
+    derivative is not finite.
     """
+    check_model(model)
     x, state, t = _one_row(x, state, row, t)
-    with Tape() as tape:
+    with Tape() as tape, np.errstate(over="ignore", invalid="ignore"):  # what that leads to is looked for below
         _, final = run(model, x, state)
     names, last = tape.states, [h for _, h in leaves(final)]
-    if not names or len(names) != len(last):
+    if not last:
+        raise ValueError(
+            f"{type(model).__name__} has no state, so nothing leads from one step to another: give a cell, an RNN, "
+            "LSTM or GRU, or a model that has one among its layers"
+        )
+    if len(names) != len(last):
         raise ValueError(f"{type(model).__name__} has {len(last)} state(s), of which the tape knows {list(names)}")
     key = _named(of, names)
     source = key if by is None else _named(by, names)
@@ -48,9 +56,39 @@ def state_jacobians(
     for i in range(h_t.size):
         seed = np.zeros(h_t.shape, h_t.dtype)
         seed.flat[i] = 1
-        adjoints = tape.adjoints(h_t, library_of(h_t.value).asarray(seed), through_cuts=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            adjoints = tape.adjoints(h_t, library_of(h_t.value).asarray(seed), through_cuts=True)
         found.append(to_numpy(adjoints[source]).reshape(t, -1))
-    return np.stack(found, axis=1)
+    J = np.stack(found, axis=1)
+    if not np.isfinite(J).all():
+        raise _not_finite(J, tape, key.rpartition(".")[2], source.rpartition(".")[2])
+    return J
+
+
+def _not_finite(J: np.ndarray, tape: Tape, of: str, by: str) -> ValueError:
+    """Says where it begins: at a step whose state is not finite, or else on the way back."""
+    bad = [
+        (step, note.key)
+        for note in tape.notes
+        for step, h in _by_step(to_numpy(note.tensor), note)
+        if not np.isfinite(h).all()
+    ]
+    if bad:
+        step, key = min(bad, key=lambda found: found[0])
+        return ValueError(
+            f"step {step}: the state {key!r} is not finite (NaN or infinity), and no derivative after it is. Look at x "
+            "at that step, at the initial state and at the weights, or give t= an earlier step"
+        )
+    t = len(J)
+    s = 1 + int(np.flatnonzero(~np.isfinite(J).all(axis=(1, 2)))[-1])
+    return ValueError(
+        f"∂{of}_t/∂{by}_s of t = {t} is not finite at s = {s}, while all states are: over {t - s} steps the "
+        f"derivatives grow past {J.dtype}. Give a smaller t, or a model of float64 or with smaller weights"
+    )
+
+
+def _by_step(values: np.ndarray, note: State) -> list[tuple[int, np.ndarray]]:
+    return list(enumerate(values, note.steps[0])) if note.stacked else [(note.steps[1], values)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,11 +136,17 @@ def uniform(rng: np.random.Generator, bound: float, shape: tuple[int, ...], dtyp
     return parameter(to_backend(rng.uniform(-bound, bound, shape)), dtype=dtype or np.float32)
 
 
+def check_whole(what: str, **numbers: Any) -> None:
+    """TypeError for what is not a whole number."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise TypeError(f"{what}: {name} must be a whole number, found {number!r}")
+
+
 def check_size(what: str, **sizes: Any) -> None:
     """TypeError for a size that is not a whole number, ValueError for one below 1."""
+    check_whole(what, **sizes)
     for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
-            raise TypeError(f"{what}: {name} must be a whole number, found {size!r}")
         if size < 1:
             raise ValueError(f"{what}: {name} must be at least 1, found {size}")
 

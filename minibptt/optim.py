@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
-from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value
+from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value, real_number
 from .gradients import Gradients
 from .parameters import Parameter, assign
 
@@ -37,7 +37,8 @@ class Optimiser(ABC):
             )
         if not hasattr(model, "named_parameters"):
             raise TypeError(f"{name} takes one module, found {type(model).__name__}; put several into a Sequential")
-        if not isinstance(lr, int | float) or not 0 < lr < math.inf:
+        step_size = real_number(lr)
+        if step_size is None or not 0 < step_size < math.inf:
             raise ValueError(f"{name}: lr must be a positive number, found {lr!r}")
         found = list(model.named_parameters())
         paths: dict[int, str] = {}
@@ -48,7 +49,7 @@ class Optimiser(ABC):
         self.parameters: dict[str, Parameter] = dict(found)
         if not self.parameters:
             raise ValueError(f"{name}: {type(model).__name__} has no parameters to learn")
-        self.lr = float(lr)
+        self.lr = step_size
         self._calls, self._taken = 0, 0  # steps asked for; steps taken, an array where the parameters are
         for moment in self.moments:
             setattr(self, moment, {path: library_of(p.value).zeros_like(p.value) for path, p in found})
@@ -69,6 +70,8 @@ class Optimiser(ABC):
         ValueError where the gradients are not those of this model, which are then left as they are.
         """
         self._check(gradients)
+        # In the type of the parameter, so that the moments keep it too; before it is asked what is finite.
+        gradients = Gradients({n: gradients[n].astype(p.dtype, copy=False) for n, p in self.parameters.items()})
         finite = all_finite(gradients)
         self._calls += 1
         self._taken = self._taken + library_of(finite).where(finite, 1, 0)
@@ -101,6 +104,8 @@ class Optimiser(ABC):
                 raise ValueError(
                     f"{what}: the gradient of {name} has shape {gradients[name].shape}, the parameter {p.shape}"
                 )
+            if gradients[name].dtype.kind not in "fiub" and gradients[name].dtype.kind != p.dtype.kind:
+                raise TypeError(f"{what}: the gradient of {name} is {gradients[name].dtype}, the parameter {p.dtype}")
 
     def to(self, name: Any) -> Optimiser:
         """Bring its own arrays to the backend "numpy" or "cupy"; the model moves with its own `to`. Returns itself."""
@@ -163,13 +168,14 @@ class SGD(Optimiser):
     v: dict[str, Array]
 
     def __init__(self, model: Any, lr: float, momentum: float = 0.0, *, nesterov: bool = False):
-        if not isinstance(momentum, int | float) or not 0 <= momentum < 1:
+        μ = real_number(momentum)
+        if μ is None or not 0 <= μ < 1:
             raise ValueError(f"SGD: momentum must be at least 0 and below 1, found {momentum!r}")
         if nesterov and not momentum:
             raise ValueError("SGD: nesterov=True needs momentum= above 0: without it the two are the same")
         self.moments = ("v",) if momentum else ()
         super().__init__(model, lr)
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
+        self.momentum, self.nesterov = μ, bool(nesterov)
 
     def _change(self, name: str, g: Array, finite: Array) -> Array:
         xp, μ = library_of(g), self.momentum
@@ -195,12 +201,14 @@ class Adam(Optimiser):
 
     def __init__(self, model: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
         super().__init__(model, lr)
-        two = isinstance(betas, list | tuple) and len(betas) == 2
-        if not two or not all(isinstance(β, int | float) and 0 <= β < 1 for β in betas):
+        decays = [real_number(β) for β in betas] if isinstance(betas, list | tuple) else []
+        β1, β2 = decays if len(decays) == 2 else (None, None)
+        if β1 is None or β2 is None or not (0 <= β1 < 1 and 0 <= β2 < 1):
             raise ValueError(f"Adam: betas must be two numbers of at least 0 and below 1, found {betas!r}")
-        if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+        ε = real_number(eps)
+        if ε is None or not 0 <= ε < math.inf:
             raise ValueError(f"Adam: eps must be a number of at least 0, found {eps!r}")
-        self.beta1, self.beta2, self.eps = float(betas[0]), float(betas[1]), float(eps)
+        self.beta1, self.beta2, self.eps = β1, β2, ε
 
     @property
     def betas(self) -> tuple[float, float]:

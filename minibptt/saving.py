@@ -30,9 +30,12 @@ def save(path: str | os.PathLike[str], model: Module | None = None, **parts: Any
     replaced in one step. Only one process at a time may save to one path.
     TypeError for what cannot be saved; CheckpointError where the file cannot be written: the old one is still there.
     """
-    arrays: dict[str, np.ndarray] = {}
-    nodes = {name: _encode(_content(part), name, arrays) for name, part in _with_model(model, parts).items()}
-    write_archive(path, nodes, arrays)
+    write_archive(path, *_encoded(_with_model(model, parts)))
+
+
+def check_parts(**parts: Any) -> None:
+    """TypeError where `save` could not write one of these parts. Nothing is written."""
+    _encoded(_with_model(None, parts))
 
 
 def load(path: str | os.PathLike[str], model: Module | None = None, **parts: Any) -> dict[str, Any]:
@@ -67,6 +70,12 @@ def load(path: str | os.PathLike[str], model: Module | None = None, **parts: Any
     for name in sorted(wanted, key=lambda name: isinstance(wanted[name], Module | np.random.Generator)):
         _restore(wanted[name], found.pop(name))
     return found
+
+
+def _encoded(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(the parts as JSON, their arrays by entry)."""
+    arrays: dict[str, np.ndarray] = {}
+    return {name: _encode(_content(part), name, arrays) for name, part in parts.items()}, arrays
 
 
 def _with_model(model: Any, parts: dict[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,8 @@ def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, 
         return unroll(model, x, state, **options)
     if hasattr(model, "zero_state"):
         return model(x, state, **options)
+    if state is not None:
+        raise TypeError(f"{type(model).__name__} has no state (no zero_state), and one was given: leave state= out")
     x = sequence_input(x)
     T, B = x.shape[:2]
     real = real_steps(T, B, options.get("lengths"), options.get("mask"))

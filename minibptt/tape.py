@@ -248,7 +248,10 @@ class Tape(Questions):
         Gradients then reach back no further: a sliding window, for weights that stay as they are. A record of many
         steps (engine="explicit") stays whole as long as its last step does. Where
         weights move between overlapping windows, recompute the window from the state stored at its start.
-        ValueError for steps < 1.
+        What is dropped counts as a constant, and no error says so. That holds for losses too: of a sum of losses that
+        grows with the steps, total = total + loss_t, the older additions are dropped, and the gradient of total is
+        that of the last few losses alone. Ask for the gradient of each loss while its records are there, and add up
+        the gradients. ValueError for steps < 1.
         """
         if steps < 1:
             raise ValueError(f"keep_last needs at least 1 step, found {steps}")

@@ -17,7 +17,7 @@ from .backend import library_of
 from .cells import Cell
 from .data import LABELS, TaskError, digits, standard_library, token_labels
 from .losses import cross_entropy, mse
-from .module import check_size
+from .module import check_size, check_whole
 from .parameters import parameter
 from .tensor import Tensor, ones
 
@@ -59,6 +59,7 @@ def text_task(text: str, T: int, name: str = "text") -> Task:
     the text is shorter than T + 1 characters.
     """
     check_size("text_task", T=T)
+    _check_text("text_task", text)
     if len(text) < T + 1:
         raise TaskError(
             f"the text has {len(text)} characters; a sequence of {T} steps and the target of its last step need "
@@ -80,7 +81,9 @@ def labels_task(T: int, text: str | None = None) -> Task:
     TaskError where the text that can be tokenized is shorter than T characters.
     """
     check_size("labels_task", T=T)
-    text, labels = token_labels(standard_library() if text is None else text)
+    text = standard_library() if text is None else text
+    _check_text("labels_task", text)
+    text, labels = token_labels(text)
     if len(text) < T:
         raise TaskError(
             f"{len(text)} characters can be tokenized, and a sequence has {T} steps. Give a longer text or a smaller "
@@ -135,6 +138,7 @@ def adding_task(T: int) -> Task:
     x: (T, B, 2), uniform numbers in [0, 1] and marks, one in each half; y: (B, 1). Mean squared error; always
     predicting the mean gives 1/6. TaskError for T < 2.
     """
+    check_whole("adding_task", T=T)
     if T < 2:
         raise TaskError(f"the adding problem marks two steps: the length must be at least 2, found {T}")
 
@@ -157,6 +161,7 @@ def copy_task(T: int) -> Task:
     Ids 0 to 7 are symbols, 8 is blank, 9 asks for the answer. Without memory the mean cross-entropy is 10·ln 8 / T.
     TaskError for T < 21.
     """
+    check_whole("copy_task", T=T)
     if T < 21:
         raise TaskError(f"the copy task needs 20 steps and a delay: the length must be at least 21, found {T}")
 
@@ -198,9 +203,16 @@ class InfluenceBalancing(Cell):
 
 def character_ids(text: str) -> tuple[str, np.ndarray]:
     """(the distinct characters, sorted; the place among them of each character of the text)."""
+    _check_text("character_ids", text)
     symbols = "".join(sorted(set(text)))
     place = {symbol: i for i, symbol in enumerate(symbols)}
     return symbols, np.array([place[c] for c in text])
+
+
+def _check_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        hint = ': data.decode("utf-8") makes one of them' if isinstance(text, bytes | bytearray) else ""
+        raise TypeError(f"{what}: the text must be a string, found {type(text).__name__}{hint}")
 
 
 def _windows(x: np.ndarray, y: np.ndarray, T: int) -> tuple[Any, Any]:

@@ -98,8 +98,7 @@ def train(
     _check_optimiser(optimiser, model)
     if clip is not None:
         check_limit("train: clip", clip)
-    if save is not None:
-        _check_place(save)
+    _check_saving(save, about)
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)
@@ -135,14 +134,17 @@ def train(
     return Training(loop.done, loop.passes, loop.all_losses(), loop.carried, stopped)
 
 
-def _check_place(save: str | os.PathLike[str]) -> None:
-    """CheckpointError for a place where no checkpoint can be written: before the training, not after it."""
+def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
+    """CheckpointError or TypeError for what could not be saved, or not there: before the training, not after it."""
+    if save is None and about is None:
+        return
     from . import saving  # here, as below, so that `import minibptt` stays quick
 
-    if not Path(save).absolute().parent.is_dir():
+    if save is not None and not Path(save).absolute().parent.is_dir():
         raise saving.CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
-    if Path(save).is_dir():
+    if save is not None and Path(save).is_dir():
         raise saving.CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
+    saving.check_parts(about=about)
 
 
 def _check_optimiser(optimiser: Any, model: Module) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .asking import State, TapeError, ThroughCuts
+from .asking import State, TapeError, ThroughCuts, check_through_cuts, factor_of
 from .backend import to_numpy
 from .sweep import Cut
 from .tape import Tape
@@ -83,6 +83,7 @@ def unrolled(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCut
             "no states are noted on this tape. unroll notes them; in a loop of your own call tape.state('h', h) at "
             "each step, inside `with tape.at(t):`"
         )
+    check_through_cuts(through_cuts)
     adjoints = {} if loss is None else tape.adjoints(loss, through_cuts=through_cuts)
     notes: dict[str, list[State]] = {}
     for note in tape.notes:
@@ -103,13 +104,6 @@ def unrolled(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCut
             lost = norm(dropped[cut]) if cut in dropped else None
             cuts.append(Crossing(cut, keys.index(source), column, factor_of(cut, through_cuts), lost))
     return Unrolled(rows, cuts, _between(tape, list(layers)))
-
-
-def factor_of(cut: Cut, through_cuts: ThroughCuts) -> float:
-    """What the adjoint is multiplied by at `cut`; 0 where its past is not on the tape."""
-    if cut.source is None:
-        return 0.0
-    return float(through_cuts(cut) if callable(through_cuts) else through_cuts)
 
 
 def norm(array: Any) -> float:

@@ -24,15 +24,30 @@ class Updates(Iterator[tuple[Tensor, Gradients]]):
     """(loss, gradients) of each update in turn; each is worked out when it is asked for. Made by `updates`.
 
     plan: what the schedule gives for this sequence. whole: whether each update's loss is that of the whole sequence,
-    and not the part on the steps that the update owns.
+    and not the part on the steps that the update owns. After an error inside an update, Ctrl-C included, the run is
+    over: the next one asked for is a RuntimeError, and no silent end.
     """
 
     def __init__(self, pieces: Pieces, objective: Objective, plan: Plan):
         self._pieces, self.plan, self.whole = pieces, plan, objective.whole
         self._steps: Iterator[Any] = by_updates(pieces, objective, plan)
+        self._done, self._failed = 0, ""
 
     def __next__(self) -> tuple[Tensor, Gradients]:
-        return next(self._steps)
+        if self._failed:
+            raise RuntimeError(
+                f"an error ended these updates after {self._done} of {len(self.plan.updates)} ({self._failed}): they "
+                "cannot go on. Begin anew with updates(…), on the steps that are left or on all of them"
+            )
+        try:
+            found = next(self._steps)
+        except StopIteration:
+            raise
+        except BaseException as error:  # Ctrl-C too: a second `for` must not take this for the end
+            self._failed = " ".join(f"{type(error).__name__}: {error}".split())  # its text alone: it holds the tape
+            raise
+        self._done += 1
+        return found
 
     @property
     def state(self) -> Any:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import listing
-from .asking import ThroughCuts
+from .asking import ThroughCuts, check_through_cuts, factor_of
 from .listing import subscript
 from .sweep import Cut, Record
 from .tape import Tape
 from .tensor import Steps, Tensor
-from .unrolled import MOST_NUMBERS, factor_of, norm, text_of
+from .unrolled import MOST_NUMBERS, norm, text_of
 
 INFIX = {"add": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@"}
 SIGNS = {"sigmoid": "σ", "negative": "−"}
@@ -74,6 +74,7 @@ def wiring(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCuts 
 
     Errors as for `Tape.gradient`.
     """
+    check_through_cuts(through_cuts)
     graph = Wiring()
     maker: dict[int, Node] = {}
     edges: dict[tuple[int, int], Edge] = {}  # by record and input

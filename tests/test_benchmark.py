@@ -253,3 +253,9 @@ def test_the_command_measures_the_cpu_says_what_is_missing_and_shows_recorded_nu
 def test_the_command_ends_in_one_line_where_the_user_is_mistaken(wrong, says, tmp_path, capsys):
     assert cli.main([*SMALL, *wrong, "--out", str(tmp_path / "out")]) == 2
     assert says in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("none", [[], (), iter([])])
+def test_no_backend_at_all_is_an_error_and_no_empty_table(none):
+    with pytest.raises(ValueError, match=r"backends is an empty list; name one or more, or leave it out"):
+        mb.benchmark(mb.RNN(2, 3, rng=0), np.ones((4, 2, 2), np.float32), backends=none)

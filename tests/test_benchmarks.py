@@ -17,6 +17,7 @@ import pytest
 import minibptt as mb
 from minibptt import standin
 from minibptt.benchmark import sweep
+from minibptt.commands.arguments import folder
 
 
 def load(name):
@@ -27,7 +28,7 @@ def load(name):
 
 
 peers, coin, characters = load("peers"), load("coin"), load("characters")
-recompute, influence, device = load("recompute"), load("influence"), load("device")
+recompute, influence, device, memory = load("recompute"), load("influence"), load("device"), load("memory")
 SHAPE = (3, 2, 4, 5)
 
 
@@ -326,3 +327,57 @@ def test_the_product_that_can_be_captured_is_a_product(tmp_path):
     at = [array.ctypes.data_as(ctypes.c_void_p) for array in (a, b, y)]
     ctypes.CDLL(str(tmp_path / "f.so")).f(at[0], at[1], 5, 4, at[2], ctypes.c_ssize_t(12))
     np.testing.assert_allclose(y, a @ b, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "words"),
+    [
+        (characters, "--updates 0", "--updates: expected at least 1, found 0"),
+        (characters, "--hidden many", "--hidden: expected a whole number, found 'many'"),
+        (characters, "--redraw {tmp}/absent.csv", "cannot read {tmp}/absent.csv: No such file"),
+        (characters, "--redraw {tmp}", "cannot read {tmp}: Is a directory"),
+        (characters, "--redraw {tmp}/other.csv", "has no column model, updates, seconds, train_bits, held_out_bits"),
+        (characters, "--redraw {tmp}/short.csv", "no LSTM, or not all of unigram, bigram and trigram"),
+        (characters, "--out {tmp}/other.csv", "cannot write to the folder {tmp}/other.csv: {tmp}/other.csv is a file"),
+        (coin, "--sizes 8 -1", "--sizes: expected at least 1, found -1"),
+        (coin, "--ks 0", "--ks: expected at least 1, found 0"),
+        (coin, "--seeds 0", "--seeds: expected at least 1"),
+        (coin, "--updates 1.5", "--updates: expected a whole number, found '1.5'"),
+        (coin, "--jobs 0", "--jobs: expected at least 1"),
+        (coin, "--redraw {tmp}/empty.csv", "has no line of numbers"),
+        (coin, "--redraw {tmp}/binary.csv", "is no CSV file"),
+        (coin, "--redraw {tmp}/coin.csv --sizes 8 16", "the file has the sizes 8: give --sizes of these"),
+        (coin, "--out {tmp}/other.csv/deep/folder", "{tmp}/other.csv is a file"),
+        (influence, "--updates 0", "--updates: expected at least 1"),
+        (influence, "--windows 1 0", "--windows: expected at least 1"),
+        (memory, "--steps 1999", "--steps: expected at least 2000, found 1999"),
+        (recompute, "--T 0", "--T: expected at least 1"),
+        (recompute, "--T 8 --segments 2 9", "8 steps cannot be cut into 9 segments"),
+        (recompute, "--runs 0", "--runs: expected at least 1"),
+        (peers, "--rounds 0", "--rounds: expected at least 1"),
+        (peers, "--one floor", "give --shape T B D H too"),
+        (device, "--seconds nan", "--seconds: expected a positive number, found nan"),
+        (device, "--out {tmp}/other.csv", "is a file"),
+    ],
+)  # fmt: skip
+def test_a_bad_argument_of_a_benchmark_ends_in_one_line_and_exit_status_2(script, arguments, words, tmp_path, capsys):
+    files = {
+        "other.csv": b"a,b\n1,2\n",
+        "empty.csv": b"",
+        "binary.csv": b"\xff\xfe\x00",
+        "short.csv": b"model,updates,seconds,train_bits,held_out_bits,about\nunigram,,,5,5,\n",
+        "coin.csv": b"H,k,mode,seed,loss,updates\n8,2,carry,0,0.6,300\n",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(SystemExit) as end:
+        script.main([part.replace("{tmp}", str(tmp_path)) for part in arguments.split()])
+    said = capsys.readouterr()
+    *usage, last = said.err.splitlines()
+    assert end.value.code == 2 and not said.out and usage[0].startswith("usage: ")
+    assert words.replace("{tmp}", str(tmp_path)) in last and ": error: " in last
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
+def test_a_folder_that_is_not_there_yet_is_one_to_write_into(tmp_path):
+    assert folder(str(tmp_path / "deep" / "down")) == tmp_path / "deep" / "down" and not list(tmp_path.iterdir())

@@ -729,7 +729,7 @@ def test_what_cannot_be_derived_says_what_to_do():
         mb.derive(tape, loss, cell.w_h, detail="steps")
     with pytest.raises(ValueError, match="must be a scalar"):
         mb.derive(tape, tape.records[-2].outputs[0], cell.w_h)
-    with pytest.raises(TypeError, match="finite numbers"):
+    with pytest.raises(TypeError, match="finite number"):
         mb.derive(tape, loss, cell.w_h, through_cuts="both")
     with pytest.raises(ValueError, match="the same gradient"):
         mb.derive(tape, loss, cell.w_h).beside(mb.derive(tape, loss, cell.w_x))

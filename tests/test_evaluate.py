@@ -40,10 +40,10 @@ def each_step(model, reset_every=None):
 def test_the_loss_is_that_of_the_whole_sequence_however_long_the_windows_are(steps, reset_every):
     model = model_of()
     found = mb.evaluate(model, stream_of(steps), reset_every=reset_every)
-    expected, k = each_step(model, reset_every), reset_every or steps
+    expected, k = each_step(model, reset_every), min(reset_every or steps, 23)
     assert found.loss == pytest.approx(expected.mean(), rel=1e-12) and found.targets == 69
     assert found.bits == pytest.approx(expected.mean() / math.log(2), rel=1e-12)
-    by_position = [expected[i::k].mean() if i < 23 else np.nan for i in range(k)]
+    by_position = [expected[i::k].mean() for i in range(k)]
     np.testing.assert_allclose(found.by_position, by_position, rtol=1e-12)
 
 
@@ -67,6 +67,48 @@ def test_an_iterator_is_read_from_where_it_stands():
     assert mb.evaluate(model, stream).targets == 66
     with pytest.raises(ValueError, match="nothing left to evaluate"):
         mb.evaluate(model, stream)
+
+
+@pytest.mark.parametrize("options", [{"reset_every": 10**15}, {"reset_every": 10**30}, {"steps": 10**15}])
+def test_nothing_is_made_larger_than_the_stream(options):
+    model, whole = model_of(), each_step(model_of())
+    steps, reset_every = options.get("steps", 5), options.get("reset_every")
+    rows = iter(TOKENS[:69].reshape(3, 23).T)
+    for stream, n in ((stream_of(steps), 23), (mb.stream_batches(rows, batch=3, steps=steps), 22)):
+        found = mb.evaluate(model, stream, reset_every=reset_every)
+        np.testing.assert_allclose(found.by_position, whole[:n], rtol=1e-12)
+        assert found.loss == pytest.approx(whole[:n].mean(), rel=1e-12)
+        assert (found.by_position if found.by_position.base is None else found.by_position.base).size <= 64
+
+
+def test_the_loss_is_asked_once_for_each_position_of_a_window():
+    """A window of 10 steps with the state zero at every third: positions 0, 1, 2, in the first window from 0."""
+    asked = []
+
+    def loss(outputs, y):
+        asked.append(len(y))
+        assert outputs.shape[:2] == y.shape
+        return mb.cross_entropy(outputs, y)
+
+    found = mb.evaluate(model_of(), stream_of(10), loss, reset_every=3)
+    assert asked == [4, 3, 3, 4, 3, 3, 1, 1, 1]
+    assert found.loss == pytest.approx(each_step(model_of(), 3).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("error", [ArithmeticError("bad"), KeyboardInterrupt()])
+def test_the_stream_stands_where_it_stood_after_an_error_too(error):
+    model, stream, asked = model_of(dropout=0.5), stream_of(5), []
+    next(stream), next(stream)
+
+    def loss(outputs, y):
+        asked.append(1)
+        if len(asked) == 12:
+            raise error
+        return mb.cross_entropy(outputs, y)
+
+    with pytest.raises(type(error)):
+        mb.evaluate(model, stream, loss)
+    assert stream.position == 10 and model.training and model[1].dropouts[0].training
 
 
 def test_other_losses_and_targets_of_more_numbers():

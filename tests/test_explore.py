@@ -426,6 +426,45 @@ def test_mistakes_are_named(tmp_path, contributed):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("no/page.html", "there is no folder .*no. Give a file in a folder that is there"),
+        ("file/page.html", "there is no folder .*file"),
+        ("", "it is a folder"),
+        ("a" * 300, "cannot write to .*: File name too long"),
+    ],
+)
+def test_a_path_that_cannot_be_written_to_is_named_and_nothing_is_lost(path, words, tmp_path, contributed):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match=words):
+        mb.explore(contributed["lstm"], tmp_path / path)
+    assert [one.name for one in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"symbols": 3}, "symbols must be T = 12 strings, or left out; found 3"),
+        ({"targets": None}, "targets must be T = 12 strings, or left out; found None"),
+        ({"name": 3}, "name must be a string, found 3"),
+        ({"about": b"x"}, "about must be a string, found b'x'"),
+        ({"most_bytes": "2 MB"}, "most_bytes must be a number, found '2 MB'"),
+        ({"path": 3}, "the path must be the name of a file, found 3"),
+    ],
+)
+def test_an_option_of_another_kind_is_named(options, words, tmp_path, contributed):
+    with pytest.raises(TypeError, match=words):
+        mb.explore(contributed["lstm"], **{"path": tmp_path / "x.html", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_moments_of_a_preset_are_contributions_by_name(contributed):
+    for wrong, found in [(contributed["lstm"], "Contributions"), ({"": 3}, "int")]:
+        with pytest.raises(TypeError, match=f"the moments of a preset are .*found {found}"):
+            Preset("mine", wrong)
+
+
 # --- the JavaScript by itself ------------------------------------------------------------------------------------
 
 
@@ -549,3 +588,14 @@ def test_a_mistake_ends_in_one_line_with_nothing_written(options, words, tmp_pat
     options = [o.replace("{tmp}", str(tmp_path)) for o in options]
     assert cli.main(["explore", "--train-steps", "1", *options]) == 2
     assert words in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_file_is_known_before_the_training(tmp_path, capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    monkeypatch.setattr("minibptt.commands.explore._text", lambda *_: pytest.fail("trained, with nowhere to write to"))
+    assert cli.main(["explore", "--out", str(tmp_path / "page.html")]) == 2
+    err = capsys.readouterr().err
+    assert "page.html: No space left on device. Give --out in another folder" in err and err.count("\n") == 1

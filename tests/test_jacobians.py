@@ -139,3 +139,43 @@ def test_what_is_not_there_is_an_error_that_says_what_is():
         highway(layer, x, layer=1)
     with pytest.raises(TypeError, match="found GRU"):
         highway(mb.GRU(1, 2, rng=0), x)
+
+
+@pytest.mark.parametrize("engine", ["tape", "explicit"])
+def test_a_state_that_is_not_finite_is_named_with_its_step(engine):
+    layer, x = mb.LSTM(3, 4, engine=engine, rng=0), sequence(6, 2, 3).astype(np.float32)
+    x[3, 0, 1] = np.nan
+    for draw in (state_jacobians, mb.plots.jacobians):
+        with pytest.raises(ValueError, match=r"step 4: the state '[hc]' is not finite .*give t= an earlier step"):
+            draw(layer, x)
+        draw(layer, x, t=3)
+        draw(layer, x, row=1)
+    for draw in (highway, mb.plots.highway):
+        with pytest.raises(ValueError, match="step 4: the state"):
+            draw(layer, x)
+        draw(layer, x, t=3)
+
+
+@pytest.mark.parametrize("engine", ["tape", "explicit"])
+def test_derivatives_that_grow_past_the_type_are_told_from_states_that_do(engine):
+    # h = W_h h, from 0 on zeros: every state is 0, and ∂h_t/∂h_s = 10^(12·(t − s)) passes float32 after 4 steps.
+    layer = mb.RNN(1, 1, "linear", engine=engine, rng=0)
+    mb.assign(layer.cells[0].W_h, np.array([[1e12]], np.float32))
+    mb.assign(layer.cells[0].b, np.zeros(1, np.float32))
+    x = np.zeros((9, 1, 1), np.float32)
+    for draw in (state_jacobians, mb.plots.jacobians):
+        with pytest.raises(ValueError, match=r"of t = 9 is not finite at s = 5, .* over 4 steps .* past float32"):
+            draw(layer, x)
+    assert state_jacobians(layer, x, t=4)[0].item() == pytest.approx(1e36)
+
+
+@pytest.mark.parametrize("model", [mb.Linear(3, 4, rng=0), mb.Sequential(mb.Linear(3, 4, rng=0))])
+def test_a_model_without_a_state_has_no_jacobians_and_says_so(model):
+    for draw in (state_jacobians, mb.plots.jacobians):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} has no state.*give a cell"):
+            draw(model, sequence(4, 2, 3))
+
+
+def test_what_is_no_model_has_no_jacobians_either():
+    with pytest.raises(TypeError, match=r"the model must be a cell.*found int"):
+        mb.plots.jacobians(3, sequence(4, 2, 3))

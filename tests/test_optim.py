@@ -1,6 +1,8 @@
 """SGD and Adam, their state, clipping, and gradients that are not finite."""
 
 import math
+import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -69,6 +71,66 @@ def test_adam_keeps_the_dtype_and_leaves_the_gradients_alone():
         assert model.w.dtype == dtype and g.tolist() == [0.25] and opt.m["w"].dtype == opt.v["w"].dtype == dtype
 
 
+@pytest.mark.parametrize(
+    "make", [mb.Adam, lambda m: mb.SGD(m, 0.1, momentum=0.5), lambda m: mb.SGD(m, 0.1, momentum=0.5, nesterov=True)]
+)
+@pytest.mark.parametrize("other", [np.float64, np.float16, np.int64])
+def test_moments_have_the_type_of_the_parameter_whatever_the_gradients_have(xp, make, other):
+    values = np.array([1.0, -2.0, 3.0])  # the same numbers in every type
+    found = []
+    for dtype in (np.float32, other):
+        model = One(xp.zeros(3, dtype=np.float32), np.float32)
+        opt = make(model)
+        for sign in (1, -1, 1):
+            opt.step(mb.Gradients({"w": xp.asarray((sign * values).astype(dtype))}))
+        arrays = [model.w.value, *[getattr(opt, moment)["w"] for moment in opt.moments]]
+        assert {a.dtype for a in arrays} == {np.dtype(np.float32)} and opt.t == 3
+        opt.restore(opt.state())
+        found.append([mb.to_numpy(a).tolist() for a in arrays])
+    assert found[0] == found[1]
+
+
+def test_a_gradient_that_the_type_of_the_parameter_cannot_hold_moves_nothing():
+    model = One([1.0], np.float32)
+    opt = mb.Adam(model)
+    with np.errstate(over="ignore"):
+        opt.step(mb.Gradients({"w": np.array([1e300])}))
+    assert model.w.item() == 1.0 and opt.skipped == 1 and opt.m["w"].tolist() == [0.0]
+    with pytest.raises(TypeError, match="the gradient of w is complex128, the parameter float32"):
+        opt.step(mb.Gradients({"w": np.array([1j])}))
+
+
+@pytest.mark.parametrize("number", [np.float32(0.125), np.float64(0.125), np.float16(0.125), Fraction(1, 8)])
+def test_every_kind_of_real_number_is_a_step_size_or_another_setting(number):
+    adam = mb.Adam(One([1.0]), lr=number, betas=(number, number), eps=number)
+    sgd = mb.SGD(One([1.0]), number, momentum=number)
+    found = [adam.lr, *adam.betas, adam.eps, sgd.lr, sgd.momentum]
+    assert found == [0.125] * 6 and {type(v) for v in found} == {float}
+    g = mb.Gradients({"w": np.array([3.0, 4.0])})
+    assert mb.clip_by_global_norm(g, number).norm() == pytest.approx(0.125, rel=1e-15)
+    assert mb.clip_by_value(g, number)["w"].tolist() == [0.125, 0.125]
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, 1j, np.complex64(1), "0.1", None, math.nan, [0.1], np.array([0.1])])
+def test_what_is_no_real_number_is_no_setting_and_neither_is_a_boolean(wrong):
+    model = One([1.0])
+    for name, make in {
+        "lr": lambda: mb.Adam(model, lr=wrong),
+        "lr must": lambda: mb.SGD(model, lr=wrong),
+        "momentum": lambda: mb.SGD(model, 0.1, momentum=wrong),
+        "betas": lambda: mb.Adam(model, betas=(wrong, 0.9)),
+        "betas must": lambda: mb.Adam(model, betas=(0.9, wrong)),
+        "eps": lambda: mb.Adam(model, eps=wrong),
+    }.items():
+        with pytest.raises(ValueError, match=f"{name}.*found .*{re.escape(repr(wrong))}"):
+            make()
+    for clip in (mb.clip_by_global_norm, mb.clip_by_value):
+        with pytest.raises((TypeError, ValueError), match=r"must be .*found " + re.escape(f"{wrong!r}")):
+            clip(mb.Gradients({"w": np.ones(1)}), wrong)
+    with pytest.raises(ValueError, match="lr must be a positive number"):
+        mb.Adam(model, lr=10**400)
+
+
 def test_a_tape_recorded_before_a_step_refuses_to_be_asked_after_it():
     model = One([1.0])
     with mb.Tape() as tape:
@@ -112,6 +174,38 @@ def test_clipping_keeps_float32_and_takes_the_norm_in_float64():
     g = mb.Gradients({"a": np.full(4, 1e30, np.float32), "b": np.zeros(2, np.float32)})
     small = mb.clip_by_global_norm(g, 1.0)
     assert small["a"].dtype == np.float32 and small["a"].tolist() == pytest.approx([0.5] * 4, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.float64, 1e200), (np.float64, 4e307), (np.float32, 1e30), (np.float32, 7e37)]
+)
+def test_gradients_whose_squares_pass_every_number_are_clipped_to_the_norm(xp, dtype, size):
+    """‖(3, 0, 4)·s‖ = 5s, so the answer is most·(0.6, 0, 0.8)."""
+    for factor in (1.0, -1.0):
+        a, b = (np.array(v, dtype) * dtype(size * factor) for v in ([3.0, 0.0], [[4.0]]))
+        small = mb.clip_by_global_norm(mb.Gradients({"a": xp.asarray(a), "b": xp.asarray(b)}), 2.0)
+        assert {name: g.dtype for name, g in small.items()} == {"a": dtype, "b": dtype}
+        found = [*mb.to_numpy(small["a"]), mb.to_numpy(small["b"]).item()]
+        assert found == pytest.approx([1.2 * factor, 0.0, 1.6 * factor], rel=16 * float(np.finfo(dtype).eps))
+
+
+def test_a_large_gradient_is_clipped_beside_a_small_one_of_another_type_and_an_empty_one():
+    g = {"a": np.array([-3e200]), "b": np.array([4.0], np.float32), "c": np.zeros((0, 2))}
+    small = mb.clip_by_global_norm(mb.Gradients(g), 0.5)
+    assert small["a"].tolist() == pytest.approx([-0.5], rel=1e-15) and abs(small["b"].item()) < 1e-38
+    assert mb.clip_by_global_norm(mb.Gradients(g), 1e300)["a"].tolist() == [-3e200]
+    assert mb.clip_by_global_norm(mb.Gradients({"c": g["c"]}), 1.0)["c"].shape == (0, 2)
+
+
+def test_ordinary_gradients_are_clipped_to_the_same_bits_as_by_the_plain_formula():
+    rng = np.random.default_rng(0)
+    for size in (1e-160, 1e-3, 1.0, 1e5, 1e99):
+        g = {name: rng.standard_normal(shape) * size for name, shape in {"a": (7, 5), "b": (5,)}.items()}
+        norm = math.sqrt(sum([float((v * v).sum()) for v in g.values()]))
+        for most in (norm / 3, norm * 2):
+            small = mb.clip_by_global_norm(mb.Gradients(g), most)
+            for name in g:
+                np.testing.assert_array_equal(small[name], g[name] * (1 / max(1.0, norm / most)))
 
 
 def test_zero_gradients_stay_zero():
@@ -317,10 +411,12 @@ def test_the_first_parameter_with_a_gradient_that_is_not_finite_is_named_also_af
     assert mb.check_finite(good) is good and mb.check_finite(mb.Gradients({})) == {}
 
 
-def test_no_step_and_no_clipping_waits_for_the_device_and_a_check_waits_once():
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("other", [np.float32, np.float64])
+def test_no_step_and_no_clipping_waits_for_the_device_and_a_check_waits_once(dtype, other):
     with mb.use_backend(strict):
-        model = mb.Linear(2, 2, rng=0)
-        g = mb.Gradients({name: strict.asarray(np.ones(p.shape, np.float32)) for name, p in model.named_parameters()})
+        model = mb.Linear(2, 2, rng=0, dtype=dtype)
+        g = mb.Gradients({name: strict.asarray(np.ones(p.shape, other)) for name, p in model.named_parameters()})
         for opt in (mb.SGD(model, 0.1, momentum=0.9), mb.Adam(model)):
             for _ in range(2):
                 counter.reset()

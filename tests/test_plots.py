@@ -1,5 +1,6 @@
 """Figures: what they show, and that they leave matplotlib as it was."""
 
+from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -412,11 +413,31 @@ def test_schemes_can_be_read_at_any_length_and_number(T):
         check_readable(axes)
 
 
+def test_schemes_have_labels_at_the_rim_in_axes_that_were_given_too():
+    def labelled(axes):
+        return [(ax.get_ylabel() == "loss step t", ax.get_xlabel() == "source step s") for ax in axes]
+
+    both, left, low, none = (True, True), (True, False), (False, True), (False, False)
+    assert labelled(plots.schemes(6, [mb.full()] * 5)) == [left, low, low, low, both]  # four in a row, and one below
+    figure, axes = pyplot.subplots(2, 3)
+    try:
+        assert labelled(plots.schemes(6, [mb.full()] * 6, ax=axes)) == [left, none, none, both, low, low]
+    finally:
+        pyplot.close(figure)
+    figure, axes = pyplot.subplots(1, 3)
+    alone = figure.add_axes((0.4, 0.4, 0.1, 0.1))
+    try:
+        assert labelled(plots.schemes(6, [mb.full()] * 3, ax=[*axes[1:], alone])) == [both, low, both]
+        assert labelled(axes[:1]) == [none]
+    finally:
+        pyplot.close(figure)
+
+
 def test_schemes_take_axes_and_refuse_what_they_cannot_draw():
     figure, axes = pyplot.subplots(1, 2)
     try:
         assert list(plots.schemes(6, [mb.tbptt(2), mb.full()], ax=axes)) == list(axes) and len(figure.axes) == 2
-        with pytest.raises(ValueError, match="one Axes is needed for each schedule: 1, found 2"):
+        with pytest.raises(ValueError, match="schemes draws into 1 Axes, one for each schedule; found 2"):
             plots.schemes(6, mb.tbptt(2), ax=axes)
     finally:
         pyplot.close(figure)
@@ -519,3 +540,68 @@ def test_the_figures_of_pairs_and_schemes_take_weights_and_refuse_what_is_no_sch
         for wrong in ("k=2", 8):
             with pytest.raises(TypeError, match="schedules are made by"):
                 draw(wrong)
+
+
+@cache
+def drawing():
+    """Each figure as a function of ax, by name, and how many Axes it takes; none of them is asked for anything."""
+    model, x = mb.LSTM(2, 3, rng=0, dtype=np.float64), np.random.default_rng(0).standard_normal((5, 2, 2))
+    with mb.Tape() as tape:
+        loss = mb.sum(model(x)[0])
+    timing = mb.benchmark(mb.RNN(2, 3, rng=0), np.ones((3, 1, 2), np.float32), backends=["numpy"], seconds=0)
+    drift = mb.drift(mb.RNN(2, 3, rng=0), x)
+    return {
+        "adjoints": (1, lambda ax: plots.adjoints(tape, loss, ax)),
+        "benchmark": (1, lambda ax: plots.benchmark(timing, ax=ax)),
+        "compare": (2, lambda ax: plots.compare(result({1: 0.5, 2: 0.2}), ax)),
+        "contributions": (1, lambda ax: plots.contributions(random(5), ax=ax)),
+        "drift": (1, lambda ax: plots.drift(drift, ax)),
+        "highway": (2, lambda ax: plots.highway(model, x, ax=ax)),
+        "jacobians": (1, lambda ax: plots.jacobians(model, x, ax=ax)),
+        "lags": (2, lambda ax: plots.lags(random(5), ax)),
+        "schemes": (2, lambda ax: plots.schemes(5, [mb.full(), mb.tbptt(2)], ax=ax)),
+        "tape": (1, lambda ax: plots.tape(tape, loss, ax, detail="step")),
+        "tape by operations": (1, lambda ax: plots.tape(tape, loss, ax, detail="operation")),
+        "training": (2, lambda ax: plots.training(history(SIX), ax)),
+    }
+
+
+@pytest.mark.parametrize("name", sorted({*plots.__all__, "tape by operations"} - {"save"}))
+def test_a_figure_takes_its_axes_and_names_what_is_none(name):
+    number, draw = drawing()[name]
+    figure, axes = pyplot.subplots(1, 5)
+    try:
+        for wrong in (3, "ax", figure, [3] * number, [axes[0], None], {}):
+            with pytest.raises(TypeError, match=rf"plots\.{name.partition(' ')[0]} draws into .*; found "):
+                draw(wrong)
+        with pytest.raises((ValueError, TypeError), match=r"draws into .*; found (5|ndarray)"):
+            draw(axes)
+        draw(axes[0] if number == 1 else axes[:number])
+        assert all(ax.has_data() for ax in axes[:number]) and not any(ax.has_data() for ax in axes[number:])
+    finally:
+        pyplot.close(figure)
+
+
+def test_axes_in_a_column_of_their_own_are_drawn_into_too():
+    for name in ("compare", "highway", "lags", "schemes", "training"):
+        figure, axes = pyplot.subplots(2, 1, squeeze=False)
+        try:
+            drawing()[name][1](axes)
+            assert all(ax.has_data() for ax in axes[:, 0])
+        finally:
+            pyplot.close(figure)
+
+
+def test_only_what_has_a_figure_is_saved(tmp_path):
+    for wrong in (3, [], [3], "ax", None):
+        with pytest.raises(
+            TypeError, match=f"plots.save takes what a function of plots returns.*{type(wrong).__name__}"
+        ):
+            plots.save(wrong, tmp_path / "f.png")
+    assert list(tmp_path.iterdir()) == []
+    figure, axes = pyplot.subplots(2, 2)
+    try:
+        plots.save(axes, tmp_path / "f.png", dpi=20)
+    finally:
+        pyplot.close(figure)
+    assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"

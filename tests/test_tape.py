@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import re
 import sys
 import threading
 import weakref
@@ -458,8 +459,26 @@ def test_through_cuts_takes_a_factor_or_a_function_of_the_cut():
         expected += adjoint * h[t - 1]
     np.testing.assert_allclose(ask(f), expected, rtol=1e-14)
     for wrong in (None, "half", float("nan"), lambda cut: None):
-        with pytest.raises(TypeError, match="finite numbers"):
+        with pytest.raises(TypeError, match="finite number"):
             ask(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["yes", float("nan"), float("inf"), None, 1 + 2j, [True]])
+def test_through_cuts_is_checked_on_a_tape_without_cuts_too(wrong):
+    tape, loss, cell, _ = linear_tape(None)
+    assert not tape.cuts
+    for ask in (
+        lambda: tape.gradient(loss, cell, through_cuts=wrong),
+        lambda: tape.gradient_by_step(loss, cell, through_cuts=wrong),
+        lambda: tape.adjoints(loss, through_cuts=wrong),
+        lambda: tape.dropped(loss, through_cuts=wrong),
+        lambda: mb.derive(tape, loss, cell.w, through_cuts=wrong),
+        lambda: mb.plots.adjoints(tape, loss, through_cuts=wrong),
+        lambda: mb.plots.tape(tape, through_cuts=wrong, detail="step"),
+        lambda: mb.plots.tape(tape, through_cuts=wrong, detail="operation"),
+    ):
+        with pytest.raises(TypeError, match=r"through_cuts must be False .*; found " + re.escape(repr(wrong))):
+            ask()
 
 
 def test_dropped_adjoints_are_those_that_arrive_and_go_no_further():

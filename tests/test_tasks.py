@@ -214,3 +214,22 @@ def test_progress_is_silent_for_two_seconds_and_then_speaks(terminal, monkeypatc
     assert "working: 8 of 100, about 23 s left" in said[0]
     assert len(said) > 80 if terminal else len(said) == 3  # at 2, 12 and 22 seconds
     assert terminal == ("\r" in stream.text)
+
+
+@pytest.mark.parametrize("make", [tasks.adding_task, tasks.copy_task, tasks.coin_task, tasks.labels_task])
+@pytest.mark.parametrize("wrong", [25.5, "25", None, True, 25.0])
+def test_a_length_that_is_no_whole_number_is_named(make, wrong):
+    with pytest.raises(TypeError, match=rf"{make.__name__}: T must be a whole number, found {wrong!r}"):
+        make(wrong)
+
+
+@pytest.mark.parametrize("wrong", [b"abcdefgh", bytearray(b"abcdefgh"), 3, list("abcdefgh"), np.arange(8)])
+def test_a_text_that_is_no_string_is_named(wrong):
+    for make in (
+        lambda: tasks.text_task(wrong, 3),
+        lambda: tasks.labels_task(3, wrong),
+        lambda: tasks.character_ids(wrong),
+    ):
+        with pytest.raises(TypeError, match=f"the text must be a string, found {type(wrong).__name__}") as error:
+            make()
+        assert ("decode" in str(error.value)) == isinstance(wrong, bytes | bytearray)

@@ -143,6 +143,13 @@ def test_what_cannot_be_trained_says_so(tmp_path):
     before, stream = weights(model), stream.seek(0)
     with pytest.raises(mb.CheckpointError, match="it is a folder"):
         quiet(model, stream, loss, mb.full(), adam, updates=1, save=tmp_path)
+    for about in (object(), {"what": print}, [1, {2}]):  # before the first step, with a file to save to or none
+        for options in ({}, {"save": tmp_path / "c.npz"}):
+            with pytest.raises(
+                TypeError, match=r"save: about\S* is (object|builtin_function_or_method|set)\. A part is"
+            ):
+                quiet(model, stream, loss, mb.full(), adam, updates=1, about=about, **options)
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(TypeError, match="train: clip must be a number, found 'x'"):
         quiet(model, stream, loss, mb.full(), adam, updates=1, clip="x")
     with pytest.raises(TypeError, match=r"takes an optimiser.*found NoneType"):

@@ -504,3 +504,25 @@ def test_a_state_that_still_has_its_past_is_refused_as_everywhere():
         with pytest.raises(mb.TapeError, match="made on another tape"):
             ask(*arguments, state=state)
         ask(*arguments, state=mb.cut(state))
+
+
+@pytest.mark.parametrize("error", [ArithmeticError("the third is bad"), KeyboardInterrupt()])
+def test_after_an_error_inside_an_update_the_next_one_is_an_error_and_no_silent_end(error):
+    model, rng, asked = make_model(np.random.default_rng(0)), np.random.default_rng(1), []
+
+    def loss(outputs, y, count=None):
+        asked.append(len(asked))
+        if len(asked) == 3:
+            raise error
+        return mb.mse(outputs, y, count=count)
+
+    x, y = rng.standard_normal((8, 2, 2)), LOSSES["mse"][1](rng, 8, 2)
+    run = mb.updates(model, x, y, loss, mb.tbptt(2))
+    next(run), next(run)
+    with pytest.raises(type(error)):
+        next(run)
+    for _ in range(2):  # and it stays so
+        with pytest.raises(RuntimeError, match=rf"after 2 of 4 \({type(error).__name__}.*Begin anew with updates"):
+            list(run)
+    good = mb.updates(model, x, y, mb.mse, mb.tbptt(2))
+    assert len(list(good)) == 4 and list(good) == []  # the true end stays one

@@ -89,6 +89,13 @@ def _check(options: argparse.Namespace) -> None:
     if options.out.is_dir() or not options.out.parent.is_dir():
         why = "it is a folder" if options.out.is_dir() else "there is no such folder"
         raise UsageError(f"cannot write to {shown(options.out)}: {why}. Give a file in a folder that is there")
+    try:
+        with tempfile.TemporaryFile(dir=options.out.parent):
+            pass
+    except OSError as error:  # known before a training, and not after it
+        raise UsageError(
+            f"cannot write to {shown(options.out)}: {error.strerror}. Give --out in another folder"
+        ) from None
 
 
 def _text(options: argparse.Namespace, text: str, name: str) -> Preset:

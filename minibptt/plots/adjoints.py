@@ -12,7 +12,7 @@ from ..tape import Tape
 from ..tensor import Tensor
 from ..unrolled import number, unrolled
 from .network import SCISSORS, entry
-from .style import GREY, LOOKS, bare, numbered, slide
+from .style import GREY, LOOKS, bare, check_axes, numbered, slide
 from .triangle import DASHES
 
 
@@ -26,6 +26,7 @@ def adjoints(tape: Tape, loss: Tensor, ax: Any = None, through_cuts: ThroughCuts
         raise TypeError(f"plots.adjoints takes a tape first, found {type(tape).__name__}")
     if loss is None:
         raise TypeError("plots.adjoints takes the loss that was computed on the tape, found None")
+    check_axes("adjoints", ax)
     found = unrolled(tape, loss, through_cuts=through_cuts)
     if ax is None:
         ax = slide().add_axes((0.105, 0.11, 0.745, 0.79))

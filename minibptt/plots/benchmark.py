@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..benchmark import crossover
 from ..timings import Benchmark, Fit, Timing
-from .style import BLUE, GREY, LOOKS, ORANGE, bare, slide
+from .style import BLUE, GREY, LOOKS, ORANGE, bare, check_axes, slide
 
 NAMES = {"H": "hidden units H", "B": "rows B", "T": "steps T"}
 
@@ -30,6 +30,7 @@ def benchmark(result: Benchmark, over: str = "H", ax: Any = None) -> Any:
     panels = sorted({tuple(getattr(row, name) for name in rest) for row in result.rows})[:4]
     if not panels:
         raise ValueError("there is no timing to draw")
+    check_axes("benchmark", ax, (len(panels),), ", one for each panel")
     figure = None
     if ax is None:
         figure = slide(6.6, layout="constrained")

@@ -6,12 +6,13 @@ import math
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..report import Comparison, Row
 from ..truncation import Chunks, Full
-from .style import BLUE, GREEN, GREY, ORANGE
+from .style import BLUE, GREEN, GREY, ORANGE, check_axes
 
 
 def compare(result: Comparison, ax: Any = None) -> Any:
@@ -21,6 +22,7 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     ax: two Axes, or None for a new figure at the size of a slide. Returns the two Axes.
     ValueError where there is nothing to draw.
     """
+    check_axes("compare", ax, (2,))
     finite = [r for r in result.rows if all(math.isfinite(v) for v in r.values["share"])]
     rows = sorted((r for r in finite if isinstance(r.schedule, Chunks)), key=lambda r: r.longest)
     others = [r for r in finite if not isinstance(r.schedule, Chunks | Full)]
@@ -30,7 +32,7 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     if ax is None:
         figure = Figure(figsize=(12, 6.2), layout="constrained")
         ax = figure.subplots(1, 2)
-    left, right = ax
+    left, right = np.ravel(ax)
     _share(rows, others, left)
     _error(rows, others, result, right)
     for axes in (left, right):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..drift import Drift
-from .style import GREY, LOOKS, bare, slide
+from .style import GREY, LOOKS, bare, check_axes, slide
 
 
 def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
@@ -16,6 +16,7 @@ def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
     found: one, or several by name. ax: Axes, or None for a new figure. Returns the Axes. A difference of exactly 0 has
     no place on the log axis and is left out. ValueError where there is nothing to draw.
     """
+    check_axes("drift", ax)
     several = found if isinstance(found, dict) else {getattr(found, "title", ""): found}
     for one in several.values():
         if not isinstance(one, Drift):

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from ..jacobians import highway as the_highway
 from ..jacobians import state_jacobians
 from ..unrolled import number
-from .style import BLUE, GREEN, GREY, LOOKS, ORANGE, bare, numbered, slide
+from .style import BLUE, GREEN, GREY, LOOKS, ORANGE, bare, check_axes, numbered, slide
 
 
 def jacobians(
@@ -19,8 +19,10 @@ def jacobians(
     """The largest, the median and the smallest singular value of ∂h_t/∂h_s by lag t − s, on a log axis.
 
     The arguments are those of `minibptt.jacobians.state_jacobians`. A value that is lost in the rounding of the largest
-    one at its lag is left out. Returns the Axes. ValueError for a step, row or state that is not there.
+    one at its lag is left out. Returns the Axes. ValueError for a step, row or state that is not there, and for a state
+    or derivative that is not finite.
     """
+    check_axes("jacobians", ax)
     J = state_jacobians(model, x, t, of=of, state=state, row=row)
     values = np.linalg.svd(J[::-1], compute_uv=False).astype(np.float64)  # (lags, H), the largest first
     values[values <= values[:, :1] * 4 * J.shape[1] * np.finfo(J.dtype).eps] = np.nan
@@ -49,12 +51,13 @@ def highway(
     largest singular value of ∂c_t/∂c_s with the paths through h too. ax: two Axes, or None for a new figure.
     The other arguments are those of `minibptt.jacobians.highway`. Returns the two Axes.
     """
+    check_axes("highway", ax, (2,))
     found = the_highway(model, x, t, layer=layer, state=state, row=row)
     if ax is None:
         figure = slide(layout="constrained")
         ax = figure.subplots(2, 1, height_ratios=[1, 1.4])
         figure.suptitle("The LSTM's highway", fontsize=17)
-    upper, lower = ax
+    upper, lower = np.ravel(ax)
     T = len(found.f)
     steps, lag = np.arange(1, T + 1), np.arange(T)
     size = 4 if T > 40 else 7

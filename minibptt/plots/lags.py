@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from ..contributions import Contributions
 from ..listing import counted
-from .style import BLUE, GREY, HURTS, ORANGE, bare, numbered, signed_shares, slide
+from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, numbered, signed_shares, slide
 
 
 def lags(c: Contributions, ax: Any = None) -> Any:
@@ -19,12 +19,13 @@ def lags(c: Contributions, ax: Any = None) -> Any:
     ax: two Axes, one for the upper panel alone, or None for a new figure. Returns the Axes.
     ValueError where the full gradient is zero.
     """
+    check_axes("lags", ax, (1, 2))
     signed_shares(c)
     if ax is None:
         figure = slide(layout="constrained")
         ax = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
         figure.suptitle("How far back the gradient comes from", fontsize=17)
-    panels = np.atleast_1d(ax)
+    panels = np.ravel(ax)
     _shares(panels[0], c)
     if len(panels) > 1:
         _norms(panels[1], c)

@@ -19,7 +19,7 @@ from ..given import as_schedules
 from ..listing import counted
 from ..module import Rng, check_size
 from ..truncation import Schedule
-from .style import BLUE, signed_shares, slide
+from .style import BLUE, check_axes, signed_shares, slide
 from .triangle import DASHES, axes_of_steps, draw_cuts, edges, outline, upper
 
 LOST = "#e6e6e6"
@@ -30,10 +30,11 @@ def schemes(
 ) -> np.ndarray:
     """A small triangle of the weights w[t, s] for each schedule, with its cuts and the steps that a loss keeps.
 
-    c: contributions over T steps, for the kept share under each. ax: as many Axes as there are schedules, or None for
-    a new figure with up to four in a row. rng: for schedules that draw their cuts; one draw is shown, its weights as
-    shades. Returns the Axes, one for each schedule. ValueError for an empty list or a c of another length, TypeError
-    for what is no schedule.
+    c: contributions over T steps, for the kept share under each. ax: as many Axes as there are schedules, which get
+    titles and, at the rim of those given, axis labels; or None for a new figure with up to four in a row, which has a
+    legend too: blue is kept, darker for more weight, grey is lost. rng: for schedules that draw their cuts; one draw is
+    shown, its weights as shades. Returns the Axes, one for each schedule. ValueError for an empty list or a c of
+    another length, TypeError for what is no schedule.
     """
     check_size("schemes", T=T)
     schedules = as_schedules(schedules)
@@ -41,14 +42,10 @@ def schemes(
         raise ValueError("schemes needs at least one schedule, for example [minibptt.tbptt(4)]")
     if c is not None and c.T != T:
         raise ValueError(f"the contributions are over {c.T} steps, the schemes over {T}: give schemes(c.T, …, c)")
+    check_axes("schemes", ax, (len(schedules),), ", one for each schedule")
     plans = [schedule.plan(T, rng) for schedule in schedules]
     weights = [plan.coverage() for plan in plans]
-    if ax is None:
-        panels = _panels(len(plans))
-    else:
-        panels = np.atleast_1d(ax).ravel()
-        if len(panels) != len(plans):
-            raise ValueError(f"one Axes is needed for each schedule: {len(plans)}, found {len(panels)}")
+    panels = _panels(len(plans)) if ax is None else np.ravel(ax)
     colours, norm = _shades(weights)
     for panel, schedule, plan, w in zip(panels, schedules, plans, weights):
         lost = np.ma.array(np.ones((T, T)), mask=(w != 0) | upper(T))
@@ -61,9 +58,26 @@ def schemes(
         panel.set_aspect("equal")
         panel.set_title(fill(str(schedule), 24), fontsize=15)
         panel.text(0.99, 0.98, _caption(w, c), transform=panel.transAxes, ha="right", va="top", fontsize=12)
+    for panel, left, low in zip(panels, *_at_the_rim(panels)):
+        if left:
+            panel.set_ylabel("loss step t", fontsize=13)
+        if low:
+            panel.set_xlabel("source step s", fontsize=13)
     if ax is None:
         _explain(panels, colours, norm, weights)
     return panels
+
+
+def _at_the_rim(panels: np.ndarray) -> tuple[list[bool], list[bool]]:
+    """Whether a panel is the first of its row, and whether it is the last of its column, among those that are drawn.
+
+    Axes that stand in no grid are both.
+    """
+    places = [panel.get_subplotspec() for panel in panels]
+    grid = [(place.rowspan.start, place.colspan.start) for place in places if place is not None]
+    left = [p is None or p.colspan.start == min(c for r, c in grid if r == p.rowspan.start) for p in places]
+    low = [p is None or p.rowspan.start == max(r for r, c in grid if c == p.colspan.start) for p in places]
+    return left, low
 
 
 def _caption(w: np.ndarray, c: Contributions | None) -> str:
@@ -96,13 +110,8 @@ def _shades(weights: list[np.ndarray]) -> tuple[Colormap, LogNorm]:
 
 
 def _explain(panels: np.ndarray, colours: Colormap, norm: LogNorm, weights: list[np.ndarray]) -> None:
-    """Title, axis labels at the rim, what the shades mean."""
-    figure, columns = panels[0].figure, min(len(panels), 4)
-    for i, panel in enumerate(panels):
-        if i % columns == 0:
-            panel.set_ylabel("loss step t", fontsize=13)
-        if i + columns >= len(panels):
-            panel.set_xlabel("source step s", fontsize=13)
+    """Title, and what the shades mean."""
+    figure = panels[0].figure
     figure.suptitle("What each scheme keeps of the pairs (loss step, source step)", fontsize=17)
     keys = [
         Patch(facecolor=BLUE, edgecolor="black", label="kept, with weight 1"),

@@ -7,9 +7,11 @@ carry the same difference in grey.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..contributions import Contributions
@@ -31,6 +33,26 @@ LOOKS: list[tuple[str, str, Any]] = [
 def slide(height: float = 7.2, **options: Any) -> Figure:
     """An empty figure of a slide's width that belongs to no window."""
     return Figure(figsize=(12.8, height), **options)
+
+
+def check_axes(what: str, ax: Any, numbers: Sequence[int] = (), why: str = "") -> None:
+    """What was given as `ax` can be drawn into: None, for a new figure, or Axes of matplotlib.
+
+    numbers: how many it may be, in any sequence; (): one, by itself. why: what the errors add. TypeError for anything
+    else, ValueError for another number of them.
+    """
+    if ax is None:
+        return
+    several = np.ravel(np.array(ax, object)).tolist() if numbers and not isinstance(ax, Axes) else [ax]
+    words = f"plots.{what} draws into {' or '.join(map(str, numbers)) or 'one'} Axes{why}"
+    wrong = [one for one in several if not isinstance(one, Axes)]
+    if wrong:
+        raise TypeError(
+            f"{words}: give ax=None for a new figure, or what matplotlib's subplots() returns; "
+            f"found {type(wrong[0]).__name__}"
+        )
+    if numbers and len(several) not in numbers:
+        raise ValueError(f"{words}; found {len(several)}")
 
 
 def numbered(T: int, most: int = 13) -> list[int]:
@@ -69,7 +91,9 @@ def bare(ax: Any, size: float = 12) -> None:
 
 def save(ax: Any, path: Any, dpi: int = 150) -> None:
     """Write the figure that `ax` (an Axes or an array of them) belongs to."""
-    first = ax if hasattr(ax, "figure") else ax[0]
+    first: Any = ax if hasattr(ax, "figure") else next(iter(np.ravel(np.array(ax, object))), None)
+    if not hasattr(first, "figure"):
+        raise TypeError(f"plots.save takes what a function of plots returns, Axes; found {type(ax).__name__}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
         first.figure.savefig(path, dpi=dpi)

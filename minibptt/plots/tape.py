@@ -12,7 +12,7 @@ from ..unrolled import Unrolled, unrolled
 from .network import Scale
 from .operations import fits, operations
 from .steps import Steps
-from .style import slide
+from .style import check_axes, slide
 
 
 def tape(
@@ -37,6 +37,7 @@ def tape(
         raise TypeError(f"plots.tape takes a tape first, found {type(tape).__name__}")
     if detail not in (None, "operation", "step"):
         raise ValueError(f'detail must be "operation" or "step", found {detail!r}')
+    check_axes("tape", ax)
     if detail == "operation" or (detail is None and fits(tape)):
         return operations(tape, loss, ax, through_cuts)
     found = unrolled(tape, loss, through_cuts=through_cuts)

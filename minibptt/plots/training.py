@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from ..measures import MEASURES
 from ..report import Comparison
 from ..truncation import Full, Schedule
-from .style import GREY, LOOKS, bare, slide
+from .style import GREY, LOOKS, bare, check_axes, slide
 
 LABELS = {
     "share": "kept share  ⟨g, G⟩ / ‖G‖²",
@@ -31,6 +31,7 @@ def training(history: Any, ax: Any = None, measure: str = "share", schedules: Se
     ValueError for no moments, moments whose schedules differ, an unknown measure or schedule, none to draw or more
     than six, and where no value is finite.
     """
+    check_axes("training", ax, (1, 2))
     moments = sorted(history.moments, key=lambda moment: moment[0])
     if not moments:
         raise ValueError("the history has no moments: there is nothing to draw yet")
@@ -44,7 +45,7 @@ def training(history: Any, ax: Any = None, measure: str = "share", schedules: Se
         beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02)}
     else:
         beside = {"loc": "best"}
-    panels = np.atleast_1d(ax)
+    panels = np.ravel(ax)
     _lines(panels[0], moments, chosen, measure)
     panels[0].legend(fontsize=13, frameon=False, title="schedule, with the\nrange over its offsets\nor draws",
                      title_fontsize=12, **beside)  # fmt: skip
