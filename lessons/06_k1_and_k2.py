@@ -96,7 +96,7 @@ with mb.Tape() as tape:
 print(tape)
 
 # %% [markdown]
-# Mask and cut give the same gradient, for every reading (float32). Kept share: the shares (lesson 2) of the blue pairs.
+# Mask and cut give the same gradient, for every reading (float32). Kept share: the sum of the kept pairs' shares.
 
 # %%
 for schedule in schedules:

@@ -48,7 +48,7 @@ print("largest difference from the CPU:", np.abs(mb.to_numpy(there) - mb.to_nump
 # Each operation on a device is a *launch*: the program asks, microseconds go by, and a *kernel* starts on the device.
 #
 # **Predict before you run on.** An LSTM's step forward: a product h_{t−1} @ W_h, four gates, c_t, tanh, h_t. How many
-# launches with the step back, operation by operation? And if all that is elementwise is *fused* into one kernel?
+# launches with the step back, one an operation? And if what is elementwise is *fused* into one kernel, as it is here?
 
 
 # %%
@@ -217,7 +217,7 @@ def timed(work, wait, clock):
 check.exercise("12.2", timed)
 
 # %% [markdown]
-# **12.3** Find the bugs. The model learns to echo its last input. That is right, and leaves the device in three places.
+# **12.3** Find the bugs. The model learns to echo its last input. The numbers are right; three lines leave the device.
 
 
 # %%
