@@ -22,9 +22,11 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #     a_t = x_t @ W_x + h_{t−1} @ W_h + b       x_t (B, D), W_x (D, H), h_t (B, H), W_h (H, H), b (H,)
 #     h_t = tanh(a_t)
 #
-# **Predict before you run on.** Given dout_t = ∂L/∂h_t, the part that reaches the loss directly at step t, what else
-# must be added to get the whole ∂L/∂h_t? And which shape can dW_h = ∂L/∂W_h have, made from h_{t−1} (B, H) and da_t (B,
-# H)?
+# A d in front is short for an adjoint: da_t = ∂L/∂a_t, dW_h = ∂L/∂W_h. dout_t is what h_t gets from the loss of its
+# own step.
+#
+# **Predict before you run on.** What else must be added to dout_t to get the whole dh_t = ∂L/∂h_t? And which shape has
+# dW_h, and how can it be made from h_{t−1} (B, H) and da_t (B, H)?
 #
 # **1. The adjoint of the state.** h_t reaches the loss directly and through step t + 1:
 #
@@ -34,13 +36,14 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #
 # **2. Through tanh**, elementwise: da_t = dh_t · (1 − h_t²). The saved h_t is tanh a_t already.
 #
-# **3. To the parameters.** Each is used at every step, so each sums over t; the product over B sums over the rows:
+# **3. To the parameters.** Each is used at every step, so there is a sum over t; the product sums over the B rows:
 #
 #     dW_x = Σ_t x_tᵀ @ da_t        dW_h = Σ_t h_{t−1}ᵀ @ da_t        db = Σ_t Σ_rows da_t
 #
 # **4. To the inputs**: dx_t = da_t @ W_xᵀ, and what goes out at the front is dh_0 = da_1 @ W_hᵀ.
 #
-# The forward pass in code. What the backward pass needs again goes into `cache`.
+# The forward pass in code. What the backward pass needs again goes into `cache`. Arrays count from 0, so x_t of the
+# equations is x[t − 1]. But h has h_0 in front, so h_t is h[t].
 
 
 # %%
@@ -49,15 +52,15 @@ def forward(x, h0, W_x, W_h, b):
     h = [h0]
     for x_t in x:
         h.append(np.tanh(x_t @ W_x + h[-1] @ W_h + b))
-    cache = x, np.stack(h), W_x, W_h  # h is (T + 1, B, H) here: h[t] is what step t + 1 starts from
+    cache = x, np.stack(h), W_x, W_h  # h is (T + 1, B, H) here, from h_0 to h_T
     return np.stack(h[1:]), cache
 
 
 # %% [markdown]
 # ## Write it
 #
-# **3.1** First one step, on paper: one row, one unit. Your numbers are h_t, w_h and what arrives, dh_t. What is
-# dh_{t−1}?
+# **3.1** First one step, on paper: one row, one unit. Your numbers are h_t, w_h and the whole dh_t. Step t − 1 has no
+# loss of its own, dout_{t−1} = 0. What is dh_{t−1}?
 
 # %%
 n = check.numbers("3.1")
@@ -80,7 +83,7 @@ def dh_prev():
 check.exercise("3.1", dh_prev)
 
 # %% [markdown]
-# **3.2** Now all of it: the loop in reverse, with steps 1 to 4.
+# **3.2** Now all of it: the loop in reverse, with the steps 1 to 4 of the derivation.
 
 
 # %% exercise="3.2"
@@ -138,8 +141,8 @@ for name, yours in {"W_x": dW_x, "W_h": dW_h, "b": db}.items():
     np.testing.assert_allclose(yours, tapes[name], rtol=1e-10)
 
 # %% [markdown]
-# `da_{t+1} @ W_hᵀ` is all that connects the steps. How much of the gradient comes that way? The share of each lag, t −
-# s:
+# `da_{t+1} @ W_hᵀ` is all that connects the steps. How much of the gradient comes that way? Above, the share of each
+# lag, t − s. Below, the sum of the norms of its terms, which counts also what cancels in the gradient:
 
 # %%
 c = mb.contributions(cell, x, None, lambda out, _: mb.sum(out * out))
@@ -185,13 +188,13 @@ def nearly(dout, cache):
 
 # %% exercise="3.3"
 def mended_line(dout_t, dh_next, h_t, h_prev, x_t):
-    """The wrong line once more, right: what it is to compute, returned."""
+    """What the wrong line is to compute, for the step with index t: h_t is h[t + 1] there, and h_prev h[t]."""
     raise NotImplementedError("Exercise 3.3: which line is it? Return its right-hand side, mended")
 
 
 # %% solution="3.3"
 def mended_line(dout_t, dh_next, h_t, h_prev, x_t):
-    """The wrong line once more, right: what it is to compute, returned."""
+    """What the wrong line is to compute, for the step with index t: h_t is h[t + 1] there, and h_prev h[t]."""
     return (dout_t + dh_next) * (1 - h_t**2)  # da
 
 

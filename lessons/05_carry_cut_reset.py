@@ -33,7 +33,8 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #
 # **1. Forward.** With the value kept: h = 1, 3, 7, 15. After a reset: h = 1, 3, then 1, 3.
 #
-# **2. Back**, for L = h₄, as in lesson 2: δ₄ = 1, δ₃ = w·δ₄ = 2, and over the boundary δ₂ = w·δ₃ = 4, δ₁ = 8.
+# **2. Back**, as in lesson 2, but L = h₄: no other step has a loss, so no 1 is added there. δ₄ = 1, δ₃ = w·δ₄ = 2, and
+# over the boundary δ₂ = w·δ₃ = 4, δ₁ = 8.
 #
 #     carry    Σ δ_t·h_{t−1} = 1·7 + 2·3 + 4·1 + 8·0 = 17
 #     cut      δ₂ = δ₁ = 0     1·7 + 2·3             = 13       h₂ = 3 is still there, as a number

@@ -32,7 +32,7 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #
 # **4. k1 = k2 = k** are *chunks* side by side, `tbptt(k)`; unlike in step 3, a shorter tail reaches back to its own
 # start only. The first loss of a chunk keeps 1 step, the last one k, and the mean is (k + 1)/2. Only with k1 = 1 does
-# every loss keep k steps, and that costs a window of k steps at every step.
+# every loss keep k steps (the first k − 1 have fewer), and that costs a window of k steps at every step.
 #
 # **Predict before you run on.** T = 12. Of the 78 pairs, how many are kept by chunks of 4? And by k1 = 1, k2 = 4?
 
@@ -94,7 +94,7 @@ with mb.Tape() as tape:
 print(tape)
 
 # %% [markdown]
-# Mask and cut give the same gradient, for every reading (float32):
+# Mask and cut give the same gradient, for every reading (float32). Kept share: the sum of the kept pairs' shares.
 
 # %%
 for schedule in schedules:
@@ -103,8 +103,8 @@ for schedule in schedules:
     assert error < 1e-4
 
 # %% [markdown]
-# **5. The offset.** k = 8 is eight schedules: where the first cut falls is part of it. A share that counts for one of
-# them is lost by another, so a k is judged over all its offsets:
+# **5. The offset.** k = 8 is eight schedules: where the first cut falls is part of it. A pair that one of them keeps is
+# lost by another, so a k is judged over all its offsets:
 
 # %%
 shares = [c.kept_share(mb.tbptt(8, offset=o)) for o in range(8)]
@@ -129,8 +129,8 @@ _ = mb.plots.compare(result, ax=axes)
 print(mb.explore(c, "what_does_your_k_throw_away.html", name="two-lag coin"))
 
 # %% [markdown]
-# **What broke?** Three loops that were meant to be chunks of 10 steps, T = 24. One makes 10 chunks. One leaves out the
-# tail of 4. One takes the mean of the chunks' mean losses, in which a step of the tail weighs 2.5 times as much.
+# **What broke?** Chunks of 10 steps, T = 24, and three loops that were meant to be that. One makes 10 chunks. One
+# leaves out the tail of 4. One averages the chunks' mean losses, so that a step of the tail weighs 2.5 times as much.
 
 
 # %%
@@ -159,7 +159,7 @@ for name, lengths, weights in (
 # %% [markdown]
 # ## Exercises
 #
-# **6.1** How many steps does each loss keep, its own included? On paper, for your numbers:
+# **6.1** An update every k1 steps, through k2 steps. How many steps does each loss keep, its own included? On paper:
 
 # %%
 n = check.numbers("6.1")

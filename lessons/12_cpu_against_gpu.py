@@ -22,7 +22,7 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 device = "cupy" if "cupy" in mb.available_backends() else standin.xp
 
 # %% [markdown]
-# `standin.xp` takes a GPU's place where there is none: NumPy behind CuPy's rules, which counts what is asked of it.
+# Where there is no GPU, `standin.xp` (in messages strict_cupy) stands in: NumPy behind CuPy's rules, and it counts.
 #
 # ## Move everything
 #
@@ -45,10 +45,10 @@ print("largest difference from the CPU:", np.abs(mb.to_numpy(there) - mb.to_nump
 # %% [markdown]
 # ## Count launches
 #
-# Each operation on a device is a *launch*: the program asks, some microseconds go by, and the device starts.
+# Each operation on a device is a *launch*: the program asks, microseconds go by, and a *kernel* starts on the device.
 #
 # **Predict before you run on.** An LSTM's step forward: a product h_{t−1} @ W_h, four gates, c_t, tanh, h_t. How many
-# launches, operation by operation? And back? minibptt *fuses* all that is elementwise into one kernel.
+# launches with the step back, one an operation? And if what is elementwise is *fused* into one kernel, as it is here?
 
 
 # %%
@@ -71,13 +71,13 @@ with mb.unfused():
     print("unfused:", launches(T), "for 20 steps,", launches(T) - launches(T - 1), "for the last one")
 
 # %% [markdown]
-# Four: a product and a kernel, forward and back.
+# Four: a product and a kernel, forward and back. Unfused 10 and 9. x @ W_x and dW are made once, for all steps.
 #
 # ## The crossover
 #
 # **1.** A product of (B, n) and (n, m) takes 2·B·n·m operations. A weight matrix is in three: forward, back to the
 # inputs, and back to the weights. So 6·B for each of its numbers and each step. An LSTM with D = H has 4H·(D + H) =
-# 8H² numbers: 48·B·H² operations a step.
+# 8H² numbers: 48·B·H² operations a step. A GFLOP is 10⁹ of them.
 #
 # **2.** The simplest model: time = launches · a + operations · b. NumPy has no launches, but its calls cost something
 # too. Training steps are *measured*, and a and b fitted to them:
@@ -88,8 +88,8 @@ result = sweep(["lstm"], sizes, [B], [T], seconds=0.05)
 print(result.table())
 
 # %% [markdown]
-# **Predict before you run on.** Take a GPU with 8 µs a launch and 5000 GFLOP/s (dotted; assumed, not measured). At
-# which H do the lines cross?
+# **Predict before you run on.** Take a GPU with 8 µs for each fused launch above and 5000 GFLOP/s (dotted; assumed, not
+# measured). At which H do the lines cross?
 
 # %%
 assumed = Fit(launch=8e-6, flop=1 / 5e12, error=0.0)
@@ -164,7 +164,7 @@ mb.to_backend(np.zeros(2**20), device)  # nobody keeps it
 print({what: (mb.device_memory(device)[what] - before[what]) / 2**20 for what in before}, "MiB more")
 
 # %% [markdown]
-# *Reserved* is what the pool holds, *live* what arrays use. Another array of this size takes the same block.
+# *Reserved* is held by the pool (`nvidia-smi` shows it), *live* in use. A freed block serves again, not a larger array.
 #
 # ## Exercises
 #
@@ -217,7 +217,7 @@ def timed(work, wait, clock):
 check.exercise("12.2", timed)
 
 # %% [markdown]
-# **12.3** Find the bugs. The model echoes its last input. Its training is right, and leaves the device in three places.
+# **12.3** Find the bugs. The model learns to echo its last input. The numbers are right; three lines leave the device.
 
 
 # %%

@@ -34,6 +34,8 @@ def array(answer: Any, what: str = "the answer", shape: tuple[int, ...] | None =
     if callable(answer) and not isinstance(answer, Tensor):
         raise NotYet(f"{what} is a function; give what it returns: call it")
     try:
+        if np.iscomplexobj(to_numpy(answer)):
+            raise NotYet(f"{what} is complex, {_brief(answer)}: is there a root of a negative number in it?")
         value = _array(answer)
     except (TypeError, ValueError):
         raise NotYet(f"{what} must be numbers, and yours is {_brief(answer)}") from None
@@ -46,6 +48,8 @@ def array(answer: Any, what: str = "the answer", shape: tuple[int, ...] | None =
 
 def mapping(answer: Any, names: tuple[str, ...], what: str = "the answer") -> dict[str, Any]:
     """The answer as a dict with exactly these names. NotYet where it is none, or where names differ."""
+    if answer is None:
+        raise NotYet(f"{what} is None: is a return missing?")
     if not isinstance(answer, Mapping):
         raise NotYet(f"{what} must be a dict with the keys {', '.join(names)}; yours is {_brief(answer)}")
     missing = [name for name in names if name not in answer]

@@ -16,6 +16,10 @@ def passes(
     summed=True,
     through=lambda dout, dh, h: (dout + dh) * (1 - h**2),
     before=lambda h, t: h[t],
+    steps=lambda T: range(T - 1, -1, -1),
+    handed=lambda dh, da, dh_next, W_h: da @ W_h.T,
+    bias=lambda da: da.sum(axis=0),
+    late=0,
 ):
     """(forward, backward), with one mistake."""
 
@@ -23,14 +27,14 @@ def passes(
         x, h, W_x, W_h = cache
         dx, dW_x, dW_h, db = np.zeros_like(x), np.zeros_like(W_x), np.zeros_like(W_h), np.zeros_like(W_h[0])
         dh_next = np.zeros_like(h[0])
-        for t in range(len(x) - 1, -1, -1):
-            da = through(dout[t], dh_next * carried, h[t + 1])
+        for t in steps(len(x)):
+            da = through(dout[t], dh_next * carried, h[t + 1 - late])
             dW_x, dW_h, db = dW_x * summed, dW_h * summed, db * summed
             dW_x += x[t].T @ da
             dW_h += before(h, t).T @ da
-            db += da.sum(axis=0)
+            db += bias(da)
             dx[t] = da @ W_x.T
-            dh_next = da @ (W_h.T if transposed else W_h)
+            dh_next = handed(dout[t] + dh_next, da, dh_next, W_h if transposed else W_h.T)
         return dx, dh_next, dW_x, dW_h, db
 
     return forward, backward
@@ -42,6 +46,13 @@ WRONG = {
         (lambda n: lambda: n.dh_t * n.w_h, "tanh' is missing"),
         (lambda n: lambda: n.dh_t * (1 - np.tanh(n.h_t) ** 2) * n.w_h, "tanh of tanh"),
         (lambda n: lambda: n.dh_t * (1 - n.h_t) * n.w_h, "1 − h_t, where"),
+        (lambda n: lambda: n.dh_t * n.h_t * n.w_h, "not h_t;"),
+        (lambda n: lambda: n.dh_t * n.h_t**2 * n.w_h, "not h_t²;"),
+        (lambda n: lambda: n.dh_t * (1 + n.h_t**2) * n.w_h, "not 1 . h_t²$"),
+        (lambda n: lambda: -n.dh_t * (1 - n.h_t**2) * n.w_h, "the sign is wrong"),
+        (lambda n: lambda: n.dh_t * (1 - n.h_t**2) * n.w_h**2, "in it twice"),
+        (lambda n: lambda: n.dh_t * (1 - n.h_t**2) / n.w_h, "you have divided"),
+        (lambda n: lambda: n.dh_t + n.dh_t * (1 - n.h_t**2) * n.w_h, "dh_t is added"),
         (lambda n: lambda: 0.123, "is not it"),
     ],
     "3.2": [
@@ -49,6 +60,19 @@ WRONG = {
         (lambda n: passes(transposed=False), "not transposed"),
         (lambda n: passes(before=lambda h, t: h[t + 1]), "stands where"),
         (lambda n: passes(summed=False), "overwritten at each step"),
+        (lambda n: passes(through=lambda dout, dh, h: dout + dh * (1 - h**2)), r"dout\[t\] does not go through tanh"),
+        (lambda n: passes(through=lambda dout, dh, h: dout * (1 - h**2) + dh), "dh_next does not go through tanh"),
+        (lambda n: passes(handed=lambda dh, da, before, W_h: dh @ W_h.T), "dh_next is dh"),
+        (lambda n: passes(handed=lambda dh, da, before, W_h: da), "dh_next is da, where"),
+        (lambda n: passes(handed=lambda dh, da, before, W_h: before + da @ W_h.T), "replaced at each step"),
+        (lambda n: passes(steps=range), "from the first step to the last"),
+        (lambda n: passes(bias=np.sum), "one sum over everything"),
+        (lambda n: passes(late=1, before=lambda h, t: h[t - 1]), "h counts as x does; it has"),
+        (
+            lambda n: passes(late=1, before=lambda h, t: h[t - 1], steps=lambda T: range(T - 1, 0, -1)),
+            "and the loop stops early",
+        ),
+        (lambda n: passes(bias=lambda da: da.sum(axis=1)), "H = 3.*ValueError.*broadcast"),
         (lambda n: (forward, lambda dout, cache: None), "must return 5 results"),
         (lambda n: (forward, 3), "must be a function"),
     ],

@@ -13,13 +13,17 @@ def right(n):
     return np.array(mb.tbptt(n.k1, n.k2).describe(n.T).steps_kept)
 
 
-def mask(ends=lambda T, k1: [*range(k1, T, k1), T], start=lambda e, k2: max(0, e - k2), past=lambda e: e):
+def ends(n):
+    return np.array([min(n.T, -(-t // n.k1) * n.k1) for t in range(1, n.T + 1)])
+
+
+def mask(ends=lambda T, k1: [*range(k1, T, k1), T], start=lambda e, k2: max(0, e - k2), past=lambda e: e, row=-1):
     """The mask of the last loss alone, with one mistake."""
 
     def last_loss_mask(T, k1, k2):
         w = np.zeros((T, T))
         for e in ends(T, k1):
-            w[e - 1, start(e, k2) : past(e)] = 1
+            w[e + row, start(e, k2) : past(e)] = 1
         return w
 
     return last_loss_mask
@@ -42,9 +46,10 @@ def loop(chunks=lambda T, k: [range(s, min(s + k, T)) for s in range(0, T, k)], 
         for steps in parts:
             with mb.Tape() as tape:
                 out, state = model(x[list(steps)], between(state))
-                by = {"all": y.size, "one": 1, "steps": len(x), "own": None}[count]
+                by = {"all": y.size, "one": 1, "steps": len(x)}.get(count)
                 loss = mb.mse(out, y[list(steps)], count=by)
-            total.append(tape.gradient(loss, model) * (1 / len(parts) if by is None else 1))
+            weight = {"own": 1 / len(parts), "1/k": 1 / k, "k/T": k / len(x), "1/T": 1 / len(x)}.get(count, 1)
+            total.append(tape.gradient(loss, model) * weight)
         return sum(total[1:], total[0])
 
     return chunked
@@ -81,6 +86,8 @@ WRONG = {
             "comes at step T",
         ),
         (lambda n: lambda: range(1, n.T + 1), "nothing is cut"),
+        (lambda n: lambda: right(n) + ends(n) - np.arange(1, n.T + 1), "not up to e"),
+        (lambda n: lambda: np.arange(1, n.T + 1) - np.maximum(1, ends(n) - n.k2) + 1, "one step too long"),
         (lambda n: lambda: [n.k2], "shape"),
     ],
     "6.2": [
@@ -94,6 +101,15 @@ WRONG = {
         (lambda n: mask(start=lambda e, k2: max(0, e - k2 + 1)), "too short"),
         (lambda n: mask(past=lambda t: t - 1), "own step is missing"),
         (lambda n: mask(start=lambda e, k2: 0), "reaches back to step 1"),
+        (lambda n: mask(row=-2), "too high up"),
+        (lambda n: mask(start=lambda e, k2: max(1, e - k2 + 1)), "first step of each window is left out"),
+        (lambda n: mask(start=lambda e, k2: e - k2), "counts that from the end"),
+        (lambda n: lambda T, k1, k2: mask()(T, k1, k1), "these windows go back k1 steps"),
+        (
+            lambda n: lambda T, k1, k2: mask(start=lambda e, k2: (max(e - k2, 0), e // k1 * k1)[e % k1 > 0])(T, k1, k2),
+            "T goes back",
+        ),
+        (lambda n: mask(past=lambda e: None), "s > t"),
         (lambda n: lambda T, k1, k2: np.ones(T), "shape"),
     ],
     "6.3": [
@@ -105,6 +121,10 @@ WRONG = {
         (lambda n: loop(between=mb.reset), "state is reset"),
         (lambda n: loop(between=lambda state: state), "forgot to cut the state"),
         (lambda n: loop(lambda T, k: [range(T)]), "full BPTT"),
+        (lambda n: loop(count="1/k"), "chunks are right now"),
+        (lambda n: loop(count="k/T"), "each chunk counts 4 of 11 steps"),
+        (lambda n: loop(count="1/T"), "as one step of T"),
+        (lambda n: loop(lambda T, k: np.array_split(np.arange(T), T // k)), "these are 2 chunks"),
         (lambda n: loop(count="one"), "the sum over all targets"),
         (lambda n: loop(count="steps"), "divides by the steps"),
         (lambda n: lambda model, x, y, k: 0.0, "must be a dict"),
@@ -120,6 +140,12 @@ WRONG = {
         ),
         (lambda n: shares(lambda kept, share, k: 1 - kept.mean()), "what is lost"),
         (lambda n: shares(lambda kept, share, k: share.sum()), "nothing is cut"),
+        (lambda n: lambda share, k: shares(lambda kept, share, k: kept.mean())(abs(share), k), "abs is not taken"),
+        (lambda n: lambda share, k: shares(lambda kept, share, k: kept.mean())(np.ones_like(share), k), "counts pairs"),
+        (
+            lambda n: lambda share, k: np.mean([(share @ mb.tbptt(k, offset=o).coverage(11)).sum() for o in range(k)]),
+            "entry by entry",
+        ),
         (lambda n: shares(lambda kept, share, k: kept), "one number"),
     ],
 }

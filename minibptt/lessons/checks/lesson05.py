@@ -70,11 +70,13 @@ def _(across: Any, n: Numbers) -> None:
             "this is the cut's: carried, w also acts through h₁": w * a + x1,
             "w·∂h₁/∂w is there, but the direct term h₁ is missing": w * a,
             "h₁ depends on w with derivative a, and that is then multiplied by w": w * a + x1 + a,
+            "that is w·h₁, and the derivative of w·h₁ by w is asked for: a product rule": w * (w * a + x1),
         },
         "cut": {
             "this is the carry's: nothing has been cut": right["carry"][1],
             "a cut is not a reset: h₁ is a number still, and w multiplies it": 0,
             "that way is the one that is cut; what stays is the direct one": w * a,
+            "h₁ counts as a number, so that ∂h₁/∂w = a is not in it": a,
         },
         "reset": {
             "after a reset w multiplies 0 in step 2": w * a + x1,
@@ -83,6 +85,8 @@ def _(across: Any, n: Numbers) -> None:
     }
     for name, expected in right.items():
         yours = array(answer[name], f"{name}: (h₂, ∂h₂/∂w)", (2,))
+        if np.array_equal(yours[::-1], expected):
+            raise NotYet(f"{name}: the two are swapped; h₂ comes first, then ∂h₂/∂w")
         for what, one, is_right, mistakes in zip(
             ("h₂", "∂h₂/∂w"), yours, expected, (values[name], gradients[name]), strict=True
         ):
@@ -117,17 +121,21 @@ def _(window_gradients: Any) -> str:
             "you forgot to cut: a window's state comes with its past, from a tape that is done. PyTorch would say "
             '"Trying to backward through the graph a second time"'
         ) from None
+    if found is None:
+        raise NotYet("window_gradients returns None: is a return missing?")
     if not isinstance(found, list | tuple):
         raise NotYet(f"window_gradients must return a list, one gradient a window; it returned {type(found).__name__}")
     if len(found) != len(windows):
         tail = ": the last one, shorter, counts too" if len(found) == len(windows) - 1 else ""
-        raise NotYet(f"there are {len(windows)} windows, and you return {len(found)} gradients{tail}")
+        raise NotYet(f"there are {len(windows)} windows, and you return {len(found)} of their gradients{tail}")
     names = list(model.parameters())
     yours = [mapping(one, tuple(names), f"the gradient of window {i + 1}") for i, one in enumerate(found)]
     flat = np.concatenate([_flat(one) for one in yours])
+    right = _gradients(model, windows, cut)
+    by_steps = right.reshape(3, -1) * np.array([[4], [4], [3]]) / 11
     same(
         flat,
-        _gradients(model, windows, cut),
+        right,
         {
             "each window starts from the zero state, which is a reset; the state is to be carried": lambda: _gradients(
                 model, windows, lambda state: reset(state)
@@ -140,8 +148,10 @@ def _(window_gradients: Any) -> str:
             ),
             "nothing is cut: these go back to the first window, on one long tape": lambda: _on_one_tape(model, windows),
             "each loss is added to those before: the gradient of a window is that of its own loss": lambda: np.cumsum(
-                _gradients(model, windows, cut).reshape(3, -1), axis=0
+                right.reshape(3, -1), axis=0
             ),
+            "each is divided by the number of windows; there is no mean over windows here": right / 3,
+            "each is weighted by its window's steps; there is no mean over windows here": by_steps,
         },
         "the list of gradients",
         otherwise="The state of one window's end is where the next begins: check.hint('5.2')",
@@ -211,6 +221,12 @@ def _(evaluate: Any) -> str:
         "this is the sum of the windows' means": np.sum(carried / counts),
         "this is the last window's loss alone": carried[-1] / counts[-1],
         "this is e to the mean, the perplexity; the mean is asked for": np.exp(carried.sum() / counts.sum()),
+        "this is in bits, divided by log 2; leave the loss as mb.cross_entropy gives it": carried.sum()
+        / counts.sum()
+        / np.log(2),
+        "this divides twice: mb.cross_entropy is a mean already; with count=1 it is a sum": np.sum(carried / counts)
+        / counts.sum(),
+        "this is the first window's loss alone: is the return in the loop?": carried[0] / counts[0],
     }
     yours = number(call(evaluate, model, list(windows)), "evaluate(model, windows)")
     same(yours, carried.sum() / counts.sum(), mistakes, otherwise="check.hint('5.3')")
@@ -265,6 +281,8 @@ def _(next_state: Any) -> str:
         for name, other, is_kept in zip("hc", "ch", kept):
             if is_kept and not wrong["hc".index(other)]:
                 raise NotYet(f"{other} is reset in row 1, and {name} is not: the old document lives on in {name}")
+        if all(np.array_equal(value, one) for value, one in zip(values, right[::-1])):
+            raise NotYet("h and c are swapped: return (h, c)")
         if not any(value.any() for value in values):
             raise NotYet("every row is reset; only row 1 has a new document, the others go on")
         if all(np.array_equal(v, reset(was, rows=~new).value) for v, was in zip(values, before)):

@@ -56,6 +56,12 @@ def _(steps_kept: Any, n: Numbers) -> None:
         "nothing is cut in this": t,
         "the tail is left out: its losses belong to an update at T": np.where(t > T // k1 * k1, 0, right),
         "these are the right numbers in the wrong order: the loss of step 1 comes first": right[::-1],
+        "these are the steps of each window; a loss keeps those up to its own step t, not up to e": right
+        + np.minimum(ends, T)
+        - t,
+        "a window is one step too long: it starts at e − k2 + 1, so that step e is one of the k2": t
+        - np.maximum(1, np.minimum(ends, T) - k2)
+        + 1,
     }
     same(yours, right, mistakes, "the list", otherwise="check.hint('6.1')")
 
@@ -81,6 +87,7 @@ def _(last_loss_mask: Any) -> str:
             return w
 
         ends = [*range(k1, T, k1), T]
+        starts = [max(0, e - k2) for e in ends]
         parts = [int(part[-1]) + 1 for part in np.array_split(np.arange(T), k1)]
         mistakes = {
             "this owns all losses since the last update; here an update owns its last loss alone": tbptt(
@@ -99,12 +106,32 @@ def _(last_loss_mask: Any) -> str:
             "each loss reaches back to step 1: nothing is cut": rows(ends, T),
             "this is one update, at T": rows([T], k2),
             "the updates come one step too late: index e − 1 is step e": rows([min(e + 1, T) for e in ends], k2),
+            "the rows are one too high up: the loss of step e is row e − 1": _rows(T, ends, starts, row=-2),
+            "the first step of each window is left out: step s is column s − 1": _rows(
+                T, ends, [max(1, e - k2 + 1) for e in ends]
+            ),
+            "e − k2 is negative for the first updates, and a slice counts that from the end: max(0, e − k2)": _rows(
+                T, ends, [e - k2 for e in ends]
+            ),
+            "these windows go back k1 steps; k1 says when, k2 how far": rows(ends, k1),
+            "the update at T goes back k2 steps too; only chunks side by side stop where the tail starts": _rows(
+                T, ends, [*starts[:-1], max(starts[-1], ends[-2])]
+            ),
+            "w has pairs with s > t: no loss depends on a later step": yours if np.triu(yours, 1).any() else right,
         }
         try:
             same(yours, right, mistakes, "w", otherwise="check.hint('6.2')")
         except NotYet as wrong:
             raise NotYet(f"with T = {T}, k1 = {k1}, k2 = {k2}: {wrong}") from None
     return "(Four schedules, one with k2 < k1, against the engine's coverage.)"
+
+
+def _rows(T: int, ends: list[int], starts: list[int], row: int = -1) -> np.ndarray:
+    """The mask of the last losses, from the index at which each window starts; row: where the loss of step e is."""
+    w = np.zeros((T, T))
+    for e, start in zip(ends, starts, strict=True):
+        w[e + row, start:e] = 1
+    return w
 
 
 def _whole_windows(T: int, ends: list[int], k2: int) -> np.ndarray:
@@ -142,6 +169,7 @@ def _(chunked: Any) -> str:
         split = [len(part) for part in np.array_split(np.arange(T), k) if len(part)]
         chunks = [min(k, T - start) for start in range(0, T, k)]
         no_tail = [k] * (T // k)
+        spread = [len(part) for part in np.array_split(np.arange(T), max(1, T // k))]
 
         def one(lengths: list[int], weights: Any, between: Any = cut, x: Any = x, y: Any = y) -> np.ndarray:
             return _weighted(model, x, y, lengths, weights, between)
@@ -159,6 +187,12 @@ def _(chunked: Any) -> str:
             ),
             f"as it was: {k} chunks instead of chunks of {k} steps, and a mean of means": means(split, k),
             "this is the sum of the chunks' means, not the mean over all steps": means(chunks, 1.0),
+            f"the chunks are right now, and each mean still counts 1/{k}": means(chunks, k),
+            f"each chunk counts {k} of {T} steps; the last one has {chunks[-1]}": one(chunks, [k / T] * len(chunks)),
+            "each chunk counts as one step of T; it has as many as it is long": one(chunks, [1 / T] * len(chunks)),
+            f"these are {T // k} chunks, the tail shared out among them; here it is a chunk of its own": one(
+                spread, [length / T for length in spread]
+            ),
             "this is the sum over all targets; the mean is asked for": right * y.size,
             "this divides by the steps; a step has a target in each row": right * y.size / T,
             "the state is reset between chunks; it is to be carried and cut": one(
@@ -223,6 +257,13 @@ def _(judged: Any) -> str:
             "this is the worst offset; the mean is asked for": kept.min(),
             "this is what windows with k1 = 1 keep: lags 0 to k − 1, all of them": lags[:k].sum(),
             "shares have signs: what hurts counts against": np.mean(absolute),
+            "shares have signs: what hurts counts against, abs is not taken": np.mean(absolute) * abs(share).sum(),
+            "this counts pairs; each pair has a share": np.mean(
+                [tbptt(k, offset=o).coverage(T).sum() for o in range(k)]
+            ),
+            "* multiplies entry by entry, which is meant; @ is a product of matrices": np.mean(
+                [(share @ tbptt(k, offset=o).coverage(T)).sum() for o in range(k)]
+            ),
             "nothing is cut in this: all shares together are 1": 1.0,
             "this is what is lost; the share that is kept is asked for": 1 - kept.mean(),
             "that is the mean over pairs; a share is a sum over pairs": kept.mean() / share.size,
