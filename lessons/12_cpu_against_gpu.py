@@ -22,7 +22,7 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 device = "cupy" if "cupy" in mb.available_backends() else standin.xp
 
 # %% [markdown]
-# Where there is no GPU, `standin.xp` (in messages strict_cupy) stands in: NumPy behind CuPy's rules, and it counts.
+# Where there is no GPU, `standin.xp` stands in: NumPy behind CuPy's rules. It counts what is asked of it.
 #
 # ## Move everything
 #

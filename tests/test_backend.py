@@ -308,9 +308,7 @@ def test_to_backend_copies_only_what_is_elsewhere():
 def test_what_must_be_on_the_host_is_not_copied_there_unasked():
     assert_array_equal(backend.host_array("lengths", [1, 2]), [1, 2])
     counter.reset()
-    with pytest.raises(
-        mb.BackendError, match=r"lengths must be on the host; found a strict_cupy array: use mb.to_numpy"
-    ):
+    with pytest.raises(mb.BackendError, match=r"lengths must be on the host; found a standin array: use mb.to_numpy"):
         backend.host_array("lengths", strict.ones(2))
     assert counter.to_host == 0
 
@@ -392,7 +390,7 @@ def test_inputs_of_two_libraries_are_an_error_that_names_the_operation_and_the_i
         message = str(error.value)
         assert message.startswith(f"{case.name}: ") and "mb.to_backend" in message
         for j, label in enumerate(labels):
-            assert f"input {j + 1} ({label}) is a {'strict_cupy' if j == i else 'numpy'} array" in message
+            assert f"input {j + 1} ({label}) is a {'standin' if j == i else 'numpy'} array" in message
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if len(case.samples[0].inputs) > 1], ids=short)
@@ -445,7 +443,7 @@ def test_an_operator_between_two_libraries_is_an_error_on_either_side():
             lambda a, b: a @ b,
         ):
             for left, right in ((t, a), (a, t), (t, mb.Tensor(a))):
-                with pytest.raises(mb.BackendError, match=r"strict_cupy array"):
+                with pytest.raises(mb.BackendError, match=r"standin array"):
                     operate(left, right)
 
 

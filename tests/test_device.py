@@ -297,7 +297,7 @@ def test_a_step_with_arrays_of_two_libraries_names_what_is_elsewhere():
     ):
         optimiser.step(on_host)
     model.to("numpy")
-    with pytest.raises(mb.BackendError, match=r"Adam: m of 0\.0\.W_x is a strict_cupy array, the parameter a numpy"):
+    with pytest.raises(mb.BackendError, match=r"Adam: m of 0\.0\.W_x is a standin array, the parameter a numpy"):
         optimiser.step(on_host)
 
 
@@ -321,7 +321,7 @@ NAMES = {
     "resets": "resets must be on the host",
     "cross_entropy": "cross_entropy: the target must be on the host",
     "the seed": "the seed is a numpy array",
-    "assign": "assign: W is a strict_cupy array, its new value a numpy one",
+    "assign": "assign: W is a standin array, its new value a numpy one",
 }
 
 

@@ -152,9 +152,7 @@ def test_a_state_on_another_device_names_its_layer():
     state = m.zero_state(2)  # on the device of the weights, though new arrays are made on the host again
     m(x, state)
     host = ((state[0][0], tuple(mb.to_numpy(h) for h in state[0][1])), *state[1:])
-    with pytest.raises(
-        mb.BackendError, match=r"layer 1\.1 \(LSTMCell\) is a numpy array and must be a strict_cupy one"
-    ):
+    with pytest.raises(mb.BackendError, match=r"layer 1\.1 \(LSTMCell\) is a numpy array and must be a standin one"):
         m(x, host)
 
 
