@@ -293,7 +293,7 @@ def test_a_step_with_arrays_of_two_libraries_names_what_is_elsewhere():
     gradients = tape.gradient(loss, model)
     on_host = mb.Gradients({name: mb.to_numpy(g) for name, g in gradients.items()})
     with pytest.raises(
-        mb.BackendError, match=r"Adam: the gradient of 0\.0\.W_x is a numpy array, the parameter a strict"
+        mb.BackendError, match=r"Adam: the gradient of 0\.0\.W_x is a numpy array, the parameter a standin"
     ):
         optimiser.step(on_host)
     model.to("numpy")
