@@ -166,7 +166,7 @@ def pair(like, bug=None, style="loop", c0=False, only=None):
         parts, dx = [], [None] * T
         dh, dc = np.zeros_like(h0), np.zeros_like(h0)
         d = dh
-        for t in reversed(range(T)):
+        for t in range(T) if here(0) == "forward loop" else reversed(range(T)):
             bug = here(t)
             if bug == "only the last step" and t < T - 1:
                 dx[t], dh = np.zeros_like(dx[-1]), np.zeros_like(h0)
@@ -174,7 +174,11 @@ def pair(like, bug=None, style="loop", c0=False, only=None):
             own = np.zeros_like(h0) if bug == "last dout" and t < T - 1 else dout[t]
             d = own + (0 if bug in ("dh lost", "no carry") else dh)
             dc = np.zeros_like(dc) if bug == "no carry" else dc
+            before = dh
             dx[t], dh, dc, *weights = back(caches[t], d, dc, W_x, W_h, bug)
+            dh = dh + before if bug == "dh added up" else dh
+            if bug == "db of all":
+                weights[2] = np.full_like(weights[2], weights[2].sum())
             if bug == "db mean":
                 weights[2:] = [None if w is None else w / B for w in weights[2:]]
             parts.append([w for w in weights if w is not None])

@@ -147,12 +147,14 @@ def backward(case: Case, kept: list[SimpleNamespace], fault: Fault) -> Arrays:
     found: dict[str, list[np.ndarray]] = {"dW_x": [], "dW_h": [], "db": [], "db_hn": []}
     dx = np.zeros_like(case.x)
     for t in _steps(T, fault):
-        k = kept[-1] if fault.get("kept") == "last" else kept[t]
+        k = kept[-1] if fault.get("kept") == "last" else _h_late(kept, t) if "h late" in fault else kept[t]
         own = case.dout[T - 1 - t if fault.get("dout") == "reversed" else t]
         own = own * 0 if fault.get("dout") == "last" and t < T - 1 else own
         dh = own + dh_next * {"": 1, "lost": 0, "minus": -1}[fault.get("dh", "")]
         dc = dc_next * {"": 1, "lost": 0, "minus": -1}[fault.get("dc", "")]
+        k.own, carried = own, dh_next
         da, du, dW_h, dh_next, dc_next = step(case, k, dh, dc, fault)
+        dh_next = dh_next + (carried if fault.get("dh_next") == "added up" else 0)
         dx[t] = _back_through(case, da, case.W_x, fault.get("W_x", ""))
         for name, part in {"dW_x": k.x.T @ da, "dW_h": dW_h, "db": da.sum(0), "db_hn": du.sum(0)}.items():
             found[name].append(part)
@@ -179,7 +181,14 @@ def backward(case: Case, kept: list[SimpleNamespace], fault: Fault) -> Arrays:
 
 def _steps(T: int, fault: Fault) -> list[int]:
     steps = list(reversed(range(T)))
-    return {"": steps, "last": steps[:1], "not last": steps[1:], "not first": steps[:-1]}[fault.get("steps", "")]
+    some = {"last": steps[:1], "not last": steps[1:], "not first": steps[:-1], "forward": steps[::-1]}
+    return some.get(fault.get("steps", ""), steps)
+
+
+def _h_late(kept: list[SimpleNamespace], t: int) -> SimpleNamespace:
+    """Step t as one finds it who forgets that the array of states has h0 in front; h[−1] is then the last one."""
+    before = kept[t - 1].h_prev if t else kept[-1].h
+    return SimpleNamespace(**vars(kept[t]) | {"h": kept[t].h_prev, "h_prev": before})
 
 
 def _total(case: Case, parts: list[np.ndarray], how: str) -> np.ndarray:
@@ -187,6 +196,8 @@ def _total(case: Case, parts: list[np.ndarray], how: str) -> np.ndarray:
     if how in ("only first", "only last"):
         return parts[-1] if how == "only first" else parts[0]
     total = sum(parts, np.zeros_like(parts[0]))
+    if how == "over all":
+        return np.full_like(total, total.sum())
     if how == "transposed":  # block by block
         return np.concatenate([block.T for block in case.blocks(total).values()], axis=-1)
     return total
@@ -204,8 +215,11 @@ def _h_for_W_h(case: Case, k: SimpleNamespace, fault: Fault) -> np.ndarray:
 
 
 def _rnn_back(case: Case, k: SimpleNamespace, dh: Any, dc: Any, fault: Fault) -> tuple[Any, ...]:
-    da = dh * TANH_PRIME[fault.get("a'", "")](k.z["a"], k.h_prev if "1 − h_prev²" in fault else k.h)
-    return da, da, _h_for_W_h(case, k, fault).T @ da, _back_through(case, da, case.W_h, fault.get("W_h", "")), dc
+    prime = TANH_PRIME[fault.get("a'", "")](k.z["a"], k.h_prev if "1 − h_prev²" in fault else k.h)
+    beside = {"": 0, "own": k.own, "carried": dh - k.own}[fault.get("not through tanh", "")]
+    da = (dh - beside) * prime + beside
+    way = _back_through(case, dh if fault.get("dh_next") == "dh @ W_hᵀ" else da, case.W_h, fault.get("W_h", ""))
+    return da, da, _h_for_W_h(case, k, fault).T @ da, da if fault.get("dh_next") == "da" else way, dc
 
 
 def _lstm_back(case: Case, k: SimpleNamespace, dh: Any, dc: Any, fault: Fault) -> tuple[Any, ...]:

@@ -96,6 +96,7 @@ def backward_mistakes(like: str, T: int, B: int) -> Iterator[Mistake]:
     else:
         yield from _gru(like)
     yield from _between_steps() if T > 1 else ()
+    yield from _rnn_between_steps() if T > 1 and like == "rnn" else ()
     yield from _paths(like)
     yield from _sums(like, T, B)
 
@@ -136,6 +137,17 @@ def _rnn() -> Iterator[Mistake]:
     yield Mistake(
         "tanh's derivative is taken at the step before: 1−h_{t−1}², where 1−h_t² belongs", {"1 − h_prev²": True}
     )
+
+
+def _rnn_between_steps() -> Iterator[Mistake]:
+    brackets = "da = (dout[t] + dh_next)·(1−h_t²), with the brackets"
+    yield Mistake(f"dout[t] does not go through tanh: {brackets}", {"not through tanh": "own"})
+    yield Mistake(f"dh_next does not go through tanh: {brackets}", {"not through tanh": "carried"})
+    yield Mistake("dh_next is dh @ W_hᵀ, where da @ W_hᵀ belongs: tanh is left out", {"dh_next": "dh @ W_hᵀ"})
+    yield Mistake("dh_next is da, where da @ W_hᵀ belongs", {"dh_next": "da"})
+    late = "h counts as x does, but it has h0 in front: for the step with index t, h_t is h[t + 1] and h_{t−1} is h[t]"
+    yield Mistake(late, {"h late": True})
+    yield Mistake(f"{late}; and the loop stops before step 1", {"h late": True, "steps": "not first"})
 
 
 def _lstm(T: int) -> Iterator[Mistake]:
@@ -197,6 +209,8 @@ def _between_steps() -> Iterator[Mistake]:
     yield Mistake("the sign of the carry dh is flipped", {"dh": "minus"})
     yield Mistake("only dout of the last step is used", {"dout": "last"})
     yield Mistake("dout is gone through from the first step to the last", {"dout": "reversed"})
+    yield Mistake("the loop goes from the first step to the last", {"steps": "forward"})
+    yield Mistake("dh_next is added up over the steps, where each step replaces it", {"dh_next": "added up"})
     yield Mistake("only the last step is gone through", {"steps": "last"})
     yield Mistake("only the last step is gone through, and dh0 is zero", {"steps": "last", "dh0": "zero"})
     yield Mistake("the last step is left out", {"steps": "not last"})
@@ -233,6 +247,7 @@ def _sums(like: str, T: int, B: int) -> Iterator[Mistake]:
             yield Mistake(f"{bias}{what} {are} averaged over {over}, not summed", dict.fromkeys(some, how))
         yield Mistake(f"the sign of {what} is flipped", dict.fromkeys(some, "minus"))
         yield Mistake(f"{what} {are} not filled in: zero", dict.fromkeys(some, "zero"))
+    yield Mistake("db is one sum over everything, where each column is summed over the rows", {"db": "over all"})
     states = ["dh0", *(["dc0"] if like == "lstm" else [])]
     for name in ("dx", *states):
         yield Mistake(f"the sign of {name} is flipped", {name: "minus"})
