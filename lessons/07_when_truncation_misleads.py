@@ -20,13 +20,13 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 # %% [markdown]
 # ## 1. Influence balancing
 #
-# 23 units in a row, each fed by itself and by the next one, s ← A·s + θ·u, with a single parameter θ. It pushes the
-# first 10 units up and the other 13 down (u = ±1). Only unit 0 is seen, with the loss ½(s₀ − 1)² at the last step. A
-# push on unit 12 takes at least 12 steps to arrive at unit 0. So the nearer past says "s₀ grows with θ"; the far past,
-# which is more, says the opposite.
+# 23 units in a row, each fed by half of itself and half of the next one, sᵢ ← ½·sᵢ + ½·sᵢ₊₁ + θ·uᵢ, with a single
+# parameter θ. It pushes the first 10 units up and the other 13 down (u = ±1). Only unit 0 is seen, with the loss ½(s₀ −
+# 1)² at the last step. A push on unit i takes at least i steps to arrive at unit 0, and the units that are pushed down
+# are the far ones. So the nearer past says "s₀ grows with θ"; the far past, which is more, says the opposite.
 #
-# At the fixed point s = A·s + θ·u the answer is exact: s₀ = (10 − 13)·2·θ = −6θ, so ∂s₀/∂θ = −6 and s₀ = 1 at
-# θ* = −1/6.
+# At the fixed point the answer is exact: sᵢ = sᵢ₊₁ + 2·θ·uᵢ, so s₀ = (10 − 13)·2·θ = −6θ. That makes ∂s₀/∂θ = −6, and
+# s₀ = 1 at θ* = −1/6.
 #
 # **Predict before you run on.** ∂s₀/∂θ through the last step alone is +1. What share of the gradient does a window of
 # one step keep then? Does it get better at first when the window grows?
@@ -40,7 +40,7 @@ def last_loss(outputs, y=None):
 
 
 cell = InfluenceBalancing()
-with mb.no_tape():
+with mb.no_tape():  # values only, no gradient
     _, fixed = mb.unroll(cell, np.zeros((1000, 1, 1)))  # where the state no longer moves
 c = mb.contributions(cell, np.zeros((100, 1, 1)), None, last_loss, state=fixed)
 figure, axes = plt.subplots(2, 1, figsize=(10, 7), sharex=True, height_ratios=[2, 1], layout="constrained")
@@ -68,6 +68,8 @@ def train(schedule, T=60, rate=1e-3, updates=150):
 print(f"from θ = 0.5 to: chunks of 10 {train(mb.tbptt(10)):.4g}, full {train(mb.full()):.4f}; the best {-1 / 6:.4f}")
 
 # %% [markdown]
+# In chunks θ runs away: each update has the wrong sign, so it makes |s₀ − 1| larger, and the next update with it.
+#
 # ## 2. Truncation without bias
 #
 # Cut at random instead (Tallec and Ollivier 2017): close each boundary with probability p, and multiply the adjoint by
@@ -83,7 +85,8 @@ print(f"θ after 150 updates: {train(mb.artbp(0.02)):.4f}")
 
 # %% [markdown]
 # The price is noise: the weights of far pairs are rare and large. How much follows from the inner products of the
-# contributions, their Gram matrix: E‖g − G‖²/‖G‖². Against 1000 draws, to see that both agree:
+# contributions, their Gram matrix: E‖g − G‖²/‖G‖². Against 1000 draws, to see that both agree (their mean is still off
+# from 1 by √(variance/1000) or so):
 
 # %%
 c = mb.contributions(cell, np.zeros((60, 1, 1)), None, last_loss, state=fixed)
@@ -128,13 +131,14 @@ for way in ("carry", "reset", "frozen"):
 # .5192 with no gradient through time at all: random recurrent weights keep an echo of old inputs (Jaeger 2001), which a
 # readout can use. k limits how far credit goes back. It does not limit memory, as long as the state is carried.
 #
-# **What broke?** *Reset* did: a chunk that starts at zero has nothing to remember. No k mends that but a longer chunk.
+# **What broke?** *Reset* did: a chunk that starts at zero has nothing to remember. Only a longer chunk mends that.
 # And carrying is no guarantee: with k = 2 or 3, 64 units end near .65, worse than frozen (docs/coin.md, 6000 updates).
 #
 # ## Exercises
 #
 # **7.1** h_t = h_{t−1} + θ·x_t, the loss is the last h. So the lag j contributes C_j, your numbers, lag 0 first. Which
-# share does a window of 3 steps keep, and what is the least K from which on every window has the right sign?
+# share does a window of 3 steps keep, and what is the least K from which on every window has the right sign? (Two
+# decimals will do for the share.)
 
 # %%
 n = check.numbers("7.1")

@@ -20,22 +20,24 @@ me = check.seed("your name")  # the exercises with numbers of your own take them
 #
 # The LSTM has a second state, c, and four gates side by side, each a small layer of its own:
 #
-#     z_t = x_t @ W_x + h_{t−1} @ W_h + b                       (B, 4H), cut into z_i, z_f, z_g, z_o
+#     z_t = x_t @ W_x + h_{t−1} @ W_h + b                       (B, 4H), split into z_i, z_f, z_g, z_o
 #     i = σ(z_i)    f = σ(z_f)    g = tanh(z_g)    o = σ(z_o)
 #     c_t = f · c_{t−1} + i · g                                 forget, and write
 #     h_t = o · tanh(c_t)                                       show
 #
-# The GRU does with one state: r = σ(…), z = σ(…), n = tanh(…, with r on what comes from h_{t−1}), and
-# h_t = (1 − z)·n + z·h_{t−1}. What f is to the LSTM, z is to the GRU.
+# Here σ(z) = 1/(1 + e^(−z)), the sigmoid. The GRU does with one state: r = σ(…), z = σ(…), n = tanh(…, with r on what
+# comes from h_{t−1}), and h_t = (1 − z)·n + z·h_{t−1}. What f is to the LSTM, z is to the GRU.
 #
 # **Predict before you run on.** Hold the gates fixed. What is ∂c_t/∂c_{t−1}? What is ∂c_T/∂c_0 after 20 steps where
 # f = ½, and where f = .95?
 #
 # **1. The highway.** On the direct path, ∂c_t/∂c_{t−1} = f_t, entry by entry: no matrix, no tanh. Over many steps it is
-# the product of the f_t. (c_{t−1} acts through h_{t−1} on all gates too; that path has W_h in it.)
+# the product of the f_t: ½²⁰ is a millionth, .95²⁰ is .36. (c_{t−1} acts through h_{t−1} on all gates too; that path
+# has W_h in it.)
 #
-# **2. A time constant.** With f fixed, f^n falls to 1/e after n = −1/ln f ≈ 1/(1 − f) steps. At the start the weights
-# are small and f ≈ σ(b_f), so the bias of the forget gate says how far back an untrained LSTM looks:
+# **2. A time constant.** With f fixed, f^n falls to 1/e after n = −1/ln f steps, about 1/(1 − f) where f is near 1. At
+# the start the weights are small and f ≈ σ(b_f), so the bias of the forget gate says how far back an untrained LSTM
+# looks:
 
 # %%
 for b_f in (0, 1, 3, 5):
@@ -52,7 +54,8 @@ print(tape)
 
 # %% [markdown]
 # Now 20 steps. We cut h before each step, and not c: what is left with the cuts closed is the direct path alone. It
-# must be the product of the forget gates, worked out by hand from the columns of gate f.
+# must be the product of the forget gates, worked out by hand from the columns of gate f. With the cuts mended, the
+# paths through h are added.
 
 # %%
 T, D, H = 20, 3, 4
@@ -96,6 +99,9 @@ result = mb.compare(cell, x, None, last, [mb.tbptt(k) for k in (2, 8, 20)], meas
 print(result.table(by="gate"))
 
 # %% [markdown]
+# Gate o keeps most at a small k: it acts on its own h_t, and on later steps only through W_h. What i, f and g do goes
+# on in c.
+#
 # ## The same cell elsewhere
 #
 # The equations are the same in every library, the arrays are not. D inputs, H units:
@@ -105,7 +111,8 @@ print(result.table(by="gate"))
 #     Keras     kernel (D, 4H)      recurrent_kernel (H, 4H)  bias (4H,)          i f c o      (its c is g)
 #     TF 1      kernel (D + H, 4H), inputs over units         bias (4H,)          i j f o      (its j is g), f + 1
 #
-# Biases that say which gate they are: 10, 20, 30, 40 in the order of the other library, D = H = 1.
+# Biases that say which gate they are: 10, 20, 30, 40 in the order of the other library, D = H = 1. (f + 1: TF 1 adds a
+# forget bias of 1 when it runs.)
 
 # %%
 named, small = np.array([10.0, 20.0, 30.0, 40.0]), mb.LSTMCell(1, 1, dtype=np.float64)
@@ -137,7 +144,8 @@ for name, one in (("right", small), ("wrong", wrong)):
 # %% [markdown]
 # ## Exercises
 #
-# **8.1** Your LSTM shall have a time constant 1/(1 − f) of the number below. Which forget bias do you give it?
+# **8.1** Your LSTM shall have a time constant 1/(1 − f) of the number below. Which forget bias do you give it? (Two
+# decimals will do.)
 
 # %%
 n = check.numbers("8.1")

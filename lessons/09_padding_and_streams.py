@@ -57,7 +57,8 @@ together = tape.gradient(loss, cell)
 print("relative error:", f"{together.relative_error(alone[0] + alone[1] + alone[2]):.0e}")
 
 # %% [markdown]
-# On the tape: `where` picks for each row the new state or the old one, never a product. In step 2 row 2 is padded.
+# On the tape: `where` picks for each row the new state or the old one, never a product. In step 2 the second row
+# is padded (the engine computes with a real input of that row where the NaN was, and throws the result away).
 
 # %%
 with mb.Tape() as tape:
@@ -81,7 +82,8 @@ for padding in (np.nan, 0.0):
 # ## 2. Means
 #
 # A loss is a mean over what is real, 5 + 3 + 1 = 9 steps here, not over 15 places, no mean of means.
-# In chunks each part must be divided by the 9 of the whole, `count=`, or a short last chunk weighs too much.
+# In chunks each part must be divided by the 9 of the whole, `count=`, or a short last chunk weighs too much. (`mb.mse`
+# is a mean over numbers, H of them a step, so it is 9·H in the code.)
 
 # %%
 y = np.zeros((5, 3, H))
@@ -112,7 +114,7 @@ figure, axes = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
 mb.plots.contributions(mb.contributions(cell, z, None, squares, lengths=[6]), ax=axes[0])
 mb.plots.contributions(mb.contributions(cell, z, None, squares, resets=starts), ax=axes[1])
 axes[0].set_title("lengths=[6]: steps 7 to 9 are padding", fontsize=15)
-axes[1].set_title("a reset before step 6: no pair crosses it", fontsize=15)
+_ = axes[1].set_title("a reset before step 6: no pair crosses it", fontsize=15)
 
 # %% [markdown]
 # ## 4. Streams
@@ -188,7 +190,7 @@ check.exercise("9.1", masked_mean)
 
 # %% [markdown]
 # **9.2** Write the padded step for any function `step(x_t, h)` that gives the next state (B, H), which is the output
-# too. `real` (B,) is True where the step is real; elsewhere x_t may hold anything.
+# too. `real` (B,) is True where the step is real; elsewhere x_t may hold anything. All are NumPy arrays.
 
 
 # %% exercise="9.2"

@@ -51,7 +51,8 @@ for name, adjoint in reversed(tape.adjoints(loss).items()):
 
 # %% [markdown]
 # Pascal's triangle. One layer has one path from step 1 to step 5, three layers have fifteen: the more layers, the more
-# ways through time. Check one entry by the equation: δ⁰₁ = δ¹₁ + δ⁰₂ = 5 + 10. (Layers are named from 0 here.)
+# ways through time. Check one entry by the equation: δ¹₁ = δ²₁ + δ¹₂ = 5 + 10. (The engine counts layers from 0: layer
+# 1 of the equations is its 0.h.)
 #
 # ## Whose parameters?
 #
@@ -108,6 +109,8 @@ for ax, residual in zip(axes, ([], [1, 2, 3])):
     ax.set_title(f"residual around {len(residual)} of 4 layers: {c.kept_share(mb.tbptt(2)):.2f} kept", fontsize=15)
 
 # %% [markdown]
+# Chunks lose the same pairs in both. But with the short way up more of the gradient has a short lag, and is kept.
+#
 # ## What may be dropped
 #
 # **5.** Dropout sets each number to 0 with probability p and divides the others by 1 − p. In a stack it stands on the
@@ -223,7 +226,7 @@ check.exercise("11.3", mended)
 # %% [markdown]
 # ## Summary
 #
-# - States form a grid. An adjoint collects from the layer above and from the next step; paths multiply.
+# - States form a grid. An adjoint collects from the layer above and from the next step; each layer adds paths.
 # - Steps share their parameters, layers do not; what is shared is counted once, its gradient is the sum over its uses.
 # - Cuts go through all layers at a boundary of time. Dropout goes up, not through time.
 #

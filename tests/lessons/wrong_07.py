@@ -37,6 +37,14 @@ def scaled_once(C, closed, p):
     return np.sum(C * w)
 
 
+def reopened(C, closed, p):
+    return C[0] + np.sum(C[1:][~closed]) / (1 - p)
+
+
+def own_power(C, closed, p):
+    return C[0] + sum(C[j + 1] / (1 - p) ** (j + 1) for j in range(len(closed)) if not closed[j])
+
+
 def chunk(three=3, eight=8, reduce=np.mean):
     def best_alone(k, best):
         steps = [best["both" if j > eight else "lag 3" if j > three else "nothing"] for j in range(1, k + 1)]
@@ -52,6 +60,7 @@ WRONG = {
         (lambda n: lambda: (share(n.C, 3, 4), least(n.C)), "lag 3 alone"),
         (lambda n: lambda: (sum(n.C[:3]) / np.abs(n.C).sum(), least(n.C)), "norms"),
         (lambda n: lambda: (share(n.C, 0, 4), least(n.C)), "has 4 steps"),
+        (lambda n: lambda: (share(n.C, 1, 4), least(n.C)), "leaves out lag 0"),
         (lambda n: lambda: (share(n.C, 5, 8), least(n.C)), "farthest back"),
         (lambda n: lambda: (share(n.C), least(n.C, -1)), "this is the lag"),
         (lambda n: lambda: (share(n.C), 3), "0 or negative still"),
@@ -66,6 +75,11 @@ WRONG = {
         (lambda n: draw(lambda p: 1 / (1 - p), lag_0=lambda p: 1 / (1 - p)), "lag 0 is scaled"),
         (lambda n: draw(lambda p: 1 / (1 - p), stop=False), "forgot to cut"),
         (lambda n: one_lag_lost, "one lag only"),
+        (lambda n: reopened, "whatever was drawn there"),
+        (lambda n: own_power, "no power of its own number"),
+        (lambda n: lambda C, closed, p: draw(lambda p: 1 / (1 - p))(C, ~closed, p), "the other way round"),
+        (lambda n: draw(lambda p: 1 / (1 - p), lag_0=0.0), "differs|is not it"),
+        (lambda n: lambda C, closed, p: draw(lambda p: 1 / (1 - p))(C, closed, p) - C[0], "lag 0 is missing"),
         (lambda n: lambda C, closed, p: C.sum(), "full BPTT"),
         (lambda n: lambda C, closed, p: draw(lambda p: 1 / (1 - p))(C[::-1], closed, p), "wrong way round"),
         (lambda n: lambda C, closed, p: None, "return missing"),
@@ -80,6 +94,10 @@ WRONG = {
         (lambda n: chunk(2, 7), "too early"),
         (lambda n: chunk(4, 9), "too late"),
         (lambda n: chunk(3, 99), "lag 8 is missing"),
+        (
+            lambda n: lambda k, best: (3 * best["nothing"] + 5 * best["lag 3"] + (k - 8) * best["both"]) / k,
+            "never negative",
+        ),
         (lambda n: chunk(reduce=sum), "a sum over the chunk"),
     ],
 }

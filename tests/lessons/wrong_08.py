@@ -42,6 +42,11 @@ def convert(order=(0, 2, 1, 3), add=(0, 1, 0, 0), rows_last=False, always=None):
     return converted
 
 
+def replaced(kernel, bias, D, forget_bias):
+    W_x, W_h, b = convert()(kernel, bias, D, forget_bias)
+    return W_x, W_h, np.where(np.repeat([0, 1, 0, 0], len(b) // 4), forget_bias, b)
+
+
 def three(change):
     return lambda n: lambda *given: change(*convert()(*given))
 
@@ -75,6 +80,8 @@ WRONG = {
         (lambda n: convert(add=(1, 1, 1, 1)), "to all gates"),
         (lambda n: convert(add=(0, 0, 1, 0)), "added to g"),
         (lambda n: convert(add=(0, -1, 0, 0)), "subtracted"),
+        (lambda n: convert(order=(0, 2, 3, 1)), "blocks are i f o g"),
+        (lambda n: replaced, "takes the place"),
         (three(lambda W_x, W_h, b: (W_x.T, W_h.T, b)), "shape"),
         (three(lambda W_x, W_h, b: W_x), "three arrays"),
     ],

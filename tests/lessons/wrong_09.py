@@ -55,6 +55,17 @@ def rolled(tokens, B, k):
     return [(x, np.roll(x, -1, axis=0)) for x, _ in layout()(tokens, B, k)]
 
 
+def from_rows(of):
+    """x and y both cut from the rows, of(N, B) tokens long."""
+
+    def windows(tokens, B, k):
+        rows = tokens[: of(len(tokens), B) * B].reshape(B, -1)
+        x, y = rows[:, :-1].T, rows[:, 1:].T
+        return [(x[a : a + k], y[a : a + k]) for a in range(0, len(x), k)]
+
+    return windows
+
+
 WRONG = {
     "9.1": [
         (lambda n: lambda: np.mean(np.square(n.e)), "mean of the rows' means"),
@@ -63,6 +74,7 @@ WRONG = {
         (lambda n: lambda: mean(n, 3), "number of rows"),
         (lambda n: lambda: mean(n, squared=False), "not squared"),
         (lambda n: lambda: mean(n, squared=False) ** 2, "squared after the mean"),
+        (lambda n: lambda: mean(n) ** 0.5, "root is taken"),
         (lambda n: lambda: mean(n, 6), "the 6 steps"),
     ],
     "9.2": [
@@ -89,6 +101,8 @@ WRONG = {
             "last target of a row",
         ),
         (lambda n: layout(y_of=lambda s, B, L: np.roll(s, 1)[: B * L].reshape(B, L).T), "one token back"),
+        (lambda n: from_rows(lambda N, B: (N - 1) // B), "starts no step"),
+        (lambda n: from_rows(lambda N, B: N // B), "a token late"),
         (lambda n: lambda tokens, B, k: tokens, "a list of pairs"),
     ],
 }

@@ -3,13 +3,15 @@
 import minibptt as mb
 
 
-def segment(own=1.0, after=1.0, reset=False, late=0.0, only=None):
+def segment(
+    own=1.0, after=1.0, reset=False, late=0.0, only=None, mean=False, start_of=lambda start, h: start, of_end=False
+):
     def one(cell, x, h_before, dh_after):
         with mb.Tape() as tape:
             start = tape.watch(h_before * 0 if reset else h_before)
-            out, h = mb.unroll(cell, x, start)
-            loss = own * mb.sum(out * out) + after * mb.sum(h * dh_after)
-        gradients, dh = tape.gradient(loss, [cell, start])
+            out, h = mb.unroll(cell, x, start_of(start, h_before))
+            loss = own * (mb.mean if mean else mb.sum)(out * out) + after * mb.sum(h * dh_after)
+        gradients, dh = tape.gradient(loss, [cell, h if of_end else start])
         return (gradients, dh + late * dh_after) if only is None else (gradients, dh)[only]
 
     return one
@@ -18,12 +20,11 @@ def segment(own=1.0, after=1.0, reset=False, late=0.0, only=None):
 KEPT = []
 
 
-def stream(inside=True, cut=True, reset=False, add=True, keep=False, mean=False):
+def stream(cut=True, reset=False, add=True, keep=False, mean=False):
     def one(cell, chunks):
-        h, total, tape = cell.zero_state(chunks[0].shape[1]), None, mb.Tape()
+        h, total = cell.zero_state(chunks[0].shape[1]), None
         for x in chunks if cut else [mb.concatenate(chunks).value]:
-            tape = mb.Tape() if inside else tape
-            with tape:
+            with mb.Tape() as tape:
                 start = cell.zero_state(x.shape[1]) if reset else mb.cut(h)
                 out, h = mb.unroll(cell, x, start)
                 loss = mb.sum(out * out)
@@ -34,6 +35,16 @@ def stream(inside=True, cut=True, reset=False, add=True, keep=False, mean=False)
         return total * (1 / len(chunks)) if mean else total
 
     return one
+
+
+def broken(cell, chunks):
+    """As in the lesson."""
+    h, total = cell.zero_state(chunks[0].shape[1]), 0.0
+    with mb.Tape() as tape:
+        for x in chunks:
+            out, h = mb.unroll(cell, x, mb.cut(h))
+            total = total + tape.gradient(mb.sum(out * out), cell)
+    return total
 
 
 WRONG = {
@@ -53,12 +64,15 @@ WRONG = {
         (lambda n: segment(own=0.0), "own losses are missing"),
         (lambda n: segment(reset=True), "a reset"),
         (lambda n: segment(after=-1.0), "sign"),
+        (lambda n: segment(mean=True), "the loss is a mean"),
+        (lambda n: segment(of_end=True), "after the segment"),
+        (lambda n: segment(start_of=lambda start, h: mb.cut(start)), "dh_before is 0"),
         (lambda n: segment(only=0), "two things"),
         (lambda n: lambda *a: segment()(*a)[::-1], "first thing"),
         (lambda n: segment(own=3.0), "differs"),
     ],
     "10.3": [
-        (lambda n: stream(inside=False), "still grows"),
+        (lambda n: broken, "still grows"),
         (lambda n: stream(cut=False), "full BPTT"),
         (lambda n: stream(reset=True), "a reset"),
         (lambda n: stream(add=False), "last chunk alone"),

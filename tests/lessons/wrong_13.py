@@ -9,14 +9,17 @@ def k_of(a, share=0.9):
     return int(np.ceil(np.log(1 - share) / np.log(a)))
 
 
-def greedy(again=False, forget=False, last=False, fixed=False, least=False, with_start=False, late=0, at=-1):
+def greedy(
+    again=False, forget=False, last=False, fixed=False, least=False, with_start=False, late=0, at=-1, stuck=False
+):
     def one(model, start, length):
         read, state, written = start[-1:] if last else start, None, []
         if again:
             _, state = model(start.reshape(-1, 1), None)
             read = start[-1:]
         for _ in range(length + late):
-            logits, state = model(np.reshape(read, (-1, 1)), state)
+            logits, after = model(np.reshape(read, (-1, 1)), state)
+            state = state if stuck and state is not None else after
             scores = logits.value[at, 0]
             written.append(int((-scores if least else scores).argmax()))
             read = start[-1:] if fixed else written[-1:]
@@ -26,7 +29,7 @@ def greedy(again=False, forget=False, last=False, fixed=False, least=False, with
     return one
 
 
-def loss(carry=True, weigh=True, tail=True, shift=1, scale=1.0, over=None):
+def loss(carry=True, weigh=True, tail=True, shift=1, scale=1.0, over=None, by=None):
     def mean_loss(model, ids, k):
         losses, sizes, state = [], [], None
         for a in range(0, len(ids) - 1, k):
@@ -38,6 +41,8 @@ def loss(carry=True, weigh=True, tail=True, shift=1, scale=1.0, over=None):
                 sizes.append(size)
                 state = after if carry else None
         weights = np.array(sizes) if weigh else np.ones(len(sizes))
+        if by is not None:
+            return by(k) * sum(losses) / (len(ids) - 1)
         return scale * np.dot(losses, weights) / (weights.sum() if over is None else over(ids))
 
     return mean_loss
@@ -58,6 +63,7 @@ WRONG = {
         (lambda n: greedy(last=True), "only the last id"),
         (lambda n: greedy(again=True), "read twice"),
         (lambda n: greedy(fixed=True), "fed at each step"),
+        (lambda n: greedy(stuck=True), "stays what it was"),
         (lambda n: greedy(least=True), "least likely"),
         (lambda n: greedy(with_start=True), "start is in it"),
         (lambda n: greedy(late=1), "one step late"),
@@ -68,6 +74,8 @@ WRONG = {
         (lambda n: loss(carry=False, weigh=False), "both bugs"),
         (lambda n: loss(carry=False), "zero state"),
         (lambda n: loss(weigh=False), "mean of means"),
+        (lambda n: loss(by=lambda k: 1), "are added up"),
+        (lambda n: loss(by=lambda k: k), "by its own length"),
         (lambda n: loss(tail=False), "is dropped"),
         (lambda n: loss(shift=0), "targets are the inputs"),
         (lambda n: loss(over=lambda ids: 1), "the sum"),

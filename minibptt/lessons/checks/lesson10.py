@@ -49,15 +49,25 @@ Segment = Callable[[RNNCell, Any, Any, Any], Any]
 
 
 def _segment(
-    cell: RNNCell, x: Any, h: Any, dh: Any, own: float = 1.0, after: float = 1.0, reset: bool = False, late: float = 0.0
+    cell: RNNCell,
+    x: Any,
+    h: Any,
+    dh: Any,
+    own: float = 1.0,
+    after: float = 1.0,
+    reset: bool = False,
+    late: float = 0.0,
+    mean: bool = False,
+    end_only: bool = False,
+    lost: bool = False,
 ) -> tuple[Gradients, Any]:
     """One segment, right, or with a mistake: its own losses or the adjoint after it left out, the state left out, …"""
     with Tape() as tape:
         start = tape.watch(h * (not reset))
         out, end = unroll(cell, x, start)
-        loss = own * ops.sum(out * out) + after * ops.sum(end * dh)
-    gradients, before = tape.gradient(loss, [cell, start])
-    return gradients, before + late * dh
+        loss = own * ops.sum(out * out) / (out.size if mean else 1) + after * ops.sum(end * dh)
+    gradients, before = tape.gradient(loss, [cell, end if end_only else start])
+    return gradients, before * (not lost) + late * dh
 
 
 def _backwards(segment: Segment, cell: RNNCell, x: np.ndarray, length: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -119,6 +129,9 @@ def _(segment: Any) -> str:
         "the segment is run from a zero state, not from the stored one: a reset": mistaken(reset=True),
         "the sign of dh_after is wrong": mistaken(after=-1),
         "dh_after is counted twice": mistaken(after=2),
+        "the loss is a mean; it is Σ out²": mistaken(mean=True),
+        "dh_before is ∂L/∂(state after the segment): ask for that of what tape.watch gave": mistaken(end_only=True),
+        "dh_before is 0 for all segments: unroll from what tape.watch gave, uncut": mistaken(lost=True),
     }
     same(_flat(found, dh), _flat(right, dh0), mistakes, "the gradient", "Ask check.hint('10.2')")
     return "Three segments of 4 steps give full BPTT's gradient of 12."

@@ -51,6 +51,8 @@ def _(paths: Any, n: Numbers) -> None:
         "that is one step too few: from s to s + j there are j steps": math.comb(j + L - 2, L - 1),
         "that is 2 to the number of moves; but exactly L − 1 of them must go up": 2 ** (j + L - 1),
         "that is L choices at each step; but a path never comes down again": L**j,
+        "that lets each climb choose its step freely; but a path is never in layer 3 before layer 2": (j + 1)
+        ** (L - 1),
         "that is the length of a path; asked for is how many there are": j + L - 1,
         "one path is what a single layer has": 1,
     }
@@ -136,23 +138,23 @@ def _flat(output: Any, state: Any) -> np.ndarray:
 
 
 def _run(lower: RNNCell, upper: RNNCell, drop: Dropout, x: np.ndarray, where: str = "up") -> np.ndarray:
-    """The outputs of two layers with dropout on: up, state, both, in, out, never, or up with one mask."""
+    """The outputs of two layers with dropout on: up, state, memory, in, out, never, …, or up with one mask."""
     h, g, outputs = lower.zero_state(x.shape[1]), upper.zero_state(x.shape[1]), []
     mask = drop(np.ones((x.shape[1], lower.H))) if where == "one mask" else None
     for x_t in x:
-        below, h = lower.step(drop(x_t) if where == "in" else Tensor(x_t), h)
+        below, h = lower.step(drop(x_t) if where in ("in", "in and up") else Tensor(x_t), h)
         if where == "state":
             below = h = drop(h)
         elif where == "memory":
             h = drop(h)
-        elif where in ("up", "upper state"):
+        elif where in ("up", "upper state", "in and up", "up and out"):
             below = drop(below)
         elif mask is not None:
             below = below * mask
         out, g = upper.step(below, g)
         if where == "upper state":
             g = drop(g)
-        outputs.append((drop(out) if where == "out" else out).value)
+        outputs.append((drop(out) if where in ("out", "up and out") else out).value)
     return np.stack(outputs)
 
 
@@ -184,6 +186,12 @@ def _(mended: Any) -> None:
         "the inputs are dropped; what goes up from the lower layer must be": _run(lower, upper, drop(), x, "in"),
         "the outputs of the upper layer are dropped; dropout stands between the layers": _run(
             lower, upper, drop(), x, "out"
+        ),
+        "the inputs are dropped too; here dropout stands between the layers only": _run(
+            lower, upper, drop(), x, "in and up"
+        ),
+        "the outputs of the upper layer are dropped too; here dropout stands between the layers only": _run(
+            lower, upper, drop(), x, "up and out"
         ),
         "one mask serves all steps; here each step draws a new one": _run(lower, upper, drop(), x, "one mask"),
         "the upper layer's state is dropped too": _run(lower, upper, drop(), x, "upper state"),

@@ -87,7 +87,8 @@ def _greedy(model: Any, start: np.ndarray, length: int, mistake: str = "") -> li
         at = 0 if mistake == "first" else -1
         scores = logits.value[at, 0]
         written.append(int(scores.argmin() if mistake == "least" else scores.argmax()))
-        state = after if mistake != "reset" else None
+        if mistake != "stuck" or state is None:
+            state = after if mistake != "reset" else None
         read = np.array(written[-1:]) if mistake != "teacher" else np.asarray(start)[-1:]
     return written
 
@@ -119,6 +120,7 @@ def _(greedy: Any) -> None:
             "only the last id of start was read; the state must know all of it": "last only",
             "the last id of start is read twice: once with the others, then again by itself": "twice",
             "the last id of start is fed at each step; in free running the model's own word is": "teacher",
+            "the state stays what it was after start; each call gives the state for the next one": "stuck",
             "those are the least likely ids": "least",
             "the first step's scores are taken, where those after the last one that was read belong": "first",
         }
@@ -143,7 +145,9 @@ def _mean(model: Any, ids: np.ndarray, k: int, mistake: str = "") -> float:
         state = None if mistake in ("reset", "both") else after
     if mistake in ("of means", "both"):
         return float(np.mean(losses))
-    total = float(np.dot(losses, sizes))
+    if mistake == "added":
+        return sum(losses) / sum(sizes)
+    total = float(np.dot(losses, sizes)) if mistake != "k" else k * sum(losses)
     return total if mistake == "sum" else total / (len(ids) if mistake == "n" else sum(sizes))
 
 
@@ -171,6 +175,10 @@ def _(mean_loss: Any) -> str:
             "divided by the number of characters; there is one target less": "n",
         }
         made: dict[str, Any] = {says: _mean(model, ids, k, mistake) for says, mistake in mistakes.items()}
+        made["mean losses of windows are added up: multiply each by its length before, and divide once"] = _mean(
+            model, ids, k, "added"
+        )
+        made["the last window is shorter than k: multiply its mean loss by its own length"] = _mean(model, ids, k, "k")
         made["that is in bits; asked for is nats, as cross_entropy gives it"] = right / np.log(2)
         try:
             same(yours, right, made, otherwise="Ask check.hint('13.3')")
