@@ -96,7 +96,7 @@ assumed = Fit(launch=8e-6, flop=1 / 5e12, error=0.0)
 figure, ax = plt.subplots(figsize=(11, 6), layout="constrained")
 mb.plots.benchmark(result, ax=ax)
 ax.plot(sizes, [assumed.seconds(launches(T), 48 * T * B * H**2) * 1e3 for H in sizes], "k:", label="a GPU, assumed")
-ax.legend(fontsize=12, frameon=False, loc="lower right")
+_ = ax.legend(fontsize=12, frameon=False, loc="lower right")
 
 # %% [markdown]
 # Below the crossing the GPU is *bound by launches*: almost as slow at H = 16 as at H = 128.
@@ -149,7 +149,7 @@ for gain in (0.5, 1.0, 3.0):
     rnn, rng = mb.RNN(4, 64, rng=0), np.random.default_rng(0)
     mb.assign(rnn.cells[0].W_h, (gain / 8 * rng.standard_normal((64, 64))).astype(np.float32))
     runs[f"gain {gain}"] = mb.drift(rnn, 0.3 * rng.standard_normal((150, 1, 4)).astype(np.float32))
-mb.plots.drift(runs, ax=plt.subplots(figsize=(11, 6), layout="constrained")[1])
+_ = mb.plots.drift(runs, ax=plt.subplots(figsize=(11, 6), layout="constrained")[1])
 
 # %% [markdown]
 # At gain 3 the network is chaotic: after 60 steps no digit is the same. Compare devices over few steps.

@@ -66,10 +66,11 @@ class Gradients(Mapping[str, Array]):
                 raise ValueError(f"Gradients of {name!r} have shapes {g.shape} and {other[name].shape}")
 
     def __add__(self, other: object) -> Gradients:
+        if isinstance(other, int | float) and other == 0:  # where a sum begins, the builtin sum's too
+            return self
         return self._map(other, lambda a, b: a + b)
 
-    def __radd__(self, other: object) -> Gradients:
-        return self if other == 0 else self + other  # so that the builtin sum adds them up
+    __radd__ = __add__
 
     def __sub__(self, other: object) -> Gradients:
         return self._map(other, lambda a, b: a - b)

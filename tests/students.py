@@ -45,7 +45,12 @@ def lstm_back(cache, dh, dc, W_x, W_h, bug):
     di = dc * g * i * (1 - i)
     df = dc * (c_t if bug == "c_t" else c) * df_slope
     dg = dc * i * (1 if bug == "no derivative of g" else 1 - g**2)
-    do = dh * t * (1 if bug == "no derivative of o" else o * (1 - o)) * (-1 if bug == "sign" else 1)
+    do = (
+        (dc if bug == "dc in do" else dh)
+        * t
+        * (1 if bug == "no derivative of o" else o * (1 - o))
+        * (-1 if bug == "sign" else 1)
+    )
     dz = np.concatenate([di, df, do, dg] if bug == "back order ifog" else [di, df, dg, do], axis=1)
     left = h_t if bug == "h_t in dW_h" else h
     back = W_h.reshape(W_h.shape[::-1]) if bug == "W_h not transposed" else W_h.T

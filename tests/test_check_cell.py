@@ -47,6 +47,7 @@ IN_A_STEP = {
         "tanh twice": "1−tanh²(tanh(c_t))",
         "at c": "the cell's derivative is taken at the pre-activation: 1−c_t²",
         "dc lost": "the carry is lost: dc",
+        "dc in do": "dc stands where dh belongs, in the output gate's gradient",
         "dc without f": "the forget gate is missing on the way back",
         "no derivative of g": "the candidate's derivative 1−g² is missing",
         "no derivative of o": "the output gate's derivative o·(1−o) is missing",
@@ -497,3 +498,15 @@ def test_one_seed_gives_one_message():
     messages = {mb.check_cell(*pair("gru", "sign"), like="gru", rng=3, raises=False).message for _ in range(3)}
     assert len(messages) == 1
     assert mb.check_cell(*pair("gru", "sign"), like="gru", rng=4, raises=False).message not in messages
+
+
+def test_adjoints_of_the_two_states_in_the_wrong_order_are_named():
+    forward, backward = step_pair("lstm")
+
+    def swapped(*given):
+        dx, dh_prev, dc_prev, *weights = backward(*given)
+        return dx, dc_prev, dh_prev, *weights
+
+    assert (
+        "the adjoints of h and of c are swapped" in mb.check_step(forward, swapped, like="lstm", raises=False).mistake
+    )

@@ -47,6 +47,13 @@ def test_gradients_add_subtract_and_scale():
     assert plain(A) == {"w": [[1.0, 2.0], [0.0, 2.0]], "b": [4.0]}
 
 
+def test_a_sum_may_begin_with_zero_on_either_side():
+    assert A + 0 == A + 0.0 == 0 + A == sum([A]) == A
+    assert sum([A, B]) == A + B
+    with pytest.raises(TypeError, match="Gradients meet Gradients; found float"):
+        A + 1.0
+
+
 def test_arithmetic_makes_new_arrays_and_keeps_float32():
     a = grads([1.0], [2.0], np.float32)
     for g in (a + a, a - a, 2 * a, a * 0.5, a / 3, -a):

@@ -114,6 +114,17 @@ def call(function: Any, *arguments: Any, what: str = "") -> Any:
     return found
 
 
+def parts(answer: Any, what: str, *names: str) -> tuple[Any, ...]:
+    """The answer as a tuple of so many things as there are names. what: the function that returned it."""
+    if answer is None:
+        raise NotYet(f"{what} returns None: is a return missing?")
+    if not isinstance(answer, tuple | list) or len(answer) != len(names):
+        several = f"{', '.join(names[:-1])} and {names[-1]}"
+        found = f"{len(answer)} of them" if isinstance(answer, tuple | list) else f"a {type(answer).__name__}"
+        raise NotYet(f"{what} must return {len(names)} things, {several}; found {found}")
+    return tuple(answer)
+
+
 def first_wrong(answer: np.ndarray, expected: np.ndarray, tolerance: float = 1e-6) -> int | None:
     """The first index along axis 0 (the step, from 0) where the two differ; None where they agree."""
     scale = float(np.abs(expected).max(initial=0.0)) or 1.0

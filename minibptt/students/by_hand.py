@@ -163,6 +163,8 @@ def backward(case: Case, kept: list[SimpleNamespace], fault: Fault) -> Arrays:
         "dh0": {"": dh_next, "dh_1": dh}[fault.get("dh0 is", "")],
     }
     result |= {} if case.c0 is None else {"dc0": dc_next}
+    if "h and c" in fault:
+        result["dh0"], result["dc0"] = result["dc0"], result["dh0"]
     for name, like in {"dW_x": case.W_x, "dW_h": case.W_h, "db": case.b, "db_hn": case.h0[0]}.items():
         result[name] = _total(case, found[name] or [np.zeros_like(like)], fault.get(name, ""))
     if case.b_hn is None:
@@ -233,7 +235,7 @@ def _lstm_back(case: Case, k: SimpleNamespace, dh: Any, dc: Any, fault: Fault) -
         "i": dc * (i if "i for g" in fault else g) * prime["i"],
         "f": dc * other * prime["f"],
         "g": dc * (g if "g for i" in fault else i) * prime["g"],
-        "o": dh * (k.c if "c in do" in fault else k.tanh_c) * prime["o"],
+        "o": (dc if "dc in do" in fault else dh) * (k.c if "c in do" in fault else k.tanh_c) * prime["o"],
     }
     da = np.concatenate([dz[q] for q in fault.get("order", "ifgo")], axis=-1)
     dc_prev = {"": dc * f, "without f": dc, "own lost": carried * f}[fault.get("dc_prev", "")]

@@ -158,6 +158,8 @@ def _lstm(T: int) -> Iterator[Mistake]:
     yield Mistake("c_t stands where c_{t−1} belongs, in the forget gate's gradient", {"c in df": "c_t"})
     yield Mistake("c0 stands where c_{t−1} belongs, in the forget gate's gradient", {"c in df": "c0"})
     yield Mistake("c_t stands where tanh(c_t) belongs, in the output gate's gradient", {"c in do": True})
+    yield Mistake("dc stands where dh belongs, in the output gate's gradient", {"dc in do": True})
+    yield Mistake("the adjoints of h and of c are swapped in what is returned", {"h and c": "swapped"})
     yield Mistake("o is missing in dc += dh · o · (1−tanh²(c_t))", {"dc without o": True})
     yield Mistake("dc += dh · o · (1−tanh²(c_t)) is missing: only dc from the step after is used", {"own dc": "lost"})
     yield Mistake("the input gate's gradient has i where g belongs", {"i for g": True})

@@ -43,7 +43,7 @@ WRONG = {
         (lambda n: lambda: ((n.w_h * (1 - n.h)) ** n.j, word(n)), "1 − h²"),
         (lambda n: lambda: ((n.w_h * (1 - n.h**2)) ** (n.j + 1), word(n)), "one factor too many"),
         (lambda n: lambda: ((n.w_h * (1 - n.h**2)) ** n.j, other(n)), "the number is right"),
-        (lambda n: lambda: (n.w_h * (1 - n.h**2)) ** n.j, "two things"),
+        (lambda n: lambda: (n.w_h * (1 - n.h**2)) ** n.j, "2 things, "),
     ],
     "4.2": [
         (lambda n: jacobians(lambda D, W: D @ W), "not transposed"),

@@ -65,7 +65,7 @@ WRONG = {
         (lambda n: lambda: (share(n.C), least(n.C, -1)), "this is the lag"),
         (lambda n: lambda: (share(n.C), 3), "0 or negative still"),
         (lambda n: lambda: (share(n.C), least(n.C, 1)), "fewer will do"),
-        (lambda n: lambda: share(n.C), "two things"),
+        (lambda n: lambda: share(n.C), "2 things, "),
     ],
     "7.2": [
         (lambda n: draw(lambda p: 1.0), "nothing is scaled"),

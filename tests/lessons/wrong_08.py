@@ -83,6 +83,6 @@ WRONG = {
         (lambda n: convert(order=(0, 2, 3, 1)), "blocks are i f o g"),
         (lambda n: replaced, "takes the place"),
         (three(lambda W_x, W_h, b: (W_x.T, W_h.T, b)), "shape"),
-        (three(lambda W_x, W_h, b: W_x), "three arrays"),
+        (three(lambda W_x, W_h, b: W_x), "3 things, W_x, W_h and b; found"),
     ],
 }

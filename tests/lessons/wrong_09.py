@@ -87,7 +87,7 @@ WRONG = {
         (lambda n: clean(choose(lambda m, h, r: m, good_new)), "new state in all rows"),
         (lambda n: choose(lambda m, h, r: 0 * h, good_new), "0 in all rows"),
         (lambda n: choose(lambda m, h, r: None, good_new), "return missing"),
-        (lambda n: lambda step, x_t, h, real: h, "two things"),
+        (lambda n: lambda step, x_t, h, real: h, "2 things, "),
     ],
     "9.3": [
         (lambda n: layout(lambda s, B, L: s[: B * L].reshape(L, B)), "side by side"),

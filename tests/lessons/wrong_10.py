@@ -67,7 +67,7 @@ WRONG = {
         (lambda n: segment(mean=True), "the loss is a mean"),
         (lambda n: segment(of_end=True), "after the segment"),
         (lambda n: segment(start_of=lambda start, h: mb.cut(start)), "dh_before is 0"),
-        (lambda n: segment(only=0), "two things"),
+        (lambda n: segment(only=0), "2 things, "),
         (lambda n: lambda *a: segment()(*a)[::-1], "first thing"),
         (lambda n: segment(own=3.0), "differs"),
     ],

@@ -74,7 +74,7 @@ WRONG = {
         (lambda n: step(sum=True), "what goes into the state is the sum"),
         (lambda n: step(back=True), "wrong order"),
         (lambda n: step(most=2), "one entry for each layer"),
-        (lambda n: lambda cells, x, state: x, "two things"),
+        (lambda n: lambda cells, x, state: x, "2 things, "),
     ],
     "11.3": [
         (lambda n: broken, "still dropped"),

@@ -118,7 +118,8 @@ WRONG = {
             "optimiser.step is missing",
         ),
         (lambda n: step(after=lambda state: mb.to_backend(state, "numpy")), "where the model is"),
-        (lambda n: lambda *a: step()(*a)[0], "two things.*Tensor"),
+        (lambda n: lambda *a: step()(*a)[0], "2 things, the loss and the state after it; found a Tensor"),
+        (lambda n: lambda *a: None, "mended returns None"),
         (lambda n: lambda model, optimiser, x, state: (np.float64(0), state), "differs"),
     ],
     "12.4": [

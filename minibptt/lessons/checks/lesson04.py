@@ -12,7 +12,7 @@ from ...gradients import Gradients
 from ...parameters import parameter
 from ...sequence import unroll
 from ...tape import Tape
-from ..answers import array, call, chosen, mapping, number, same
+from ..answers import array, call, chosen, mapping, number, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 
@@ -47,9 +47,7 @@ def _draw_unit(rng: np.random.Generator) -> Numbers:
 )
 def _(arrives: Any, n: Numbers) -> None:
     """Predict what is left after j steps."""
-    found = call(arrives)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise NotYet('arrives() must return two things: the number, and "vanishes" or "explodes"')
+    found = parts(call(arrives), "arrives", "the number", '"vanishes" or "explodes"')
     w, h, j = n["w_h"], n["h"], n["j"]
     x = np.full((j, 1), np.arctanh(h) - w * h)  # what holds the state at h
     right = _jacobian(_cell(np.array([[w]])), x, np.array([h]))[1].item()

@@ -13,7 +13,7 @@ from ...losses import cross_entropy
 from ...parameters import parameter
 from ...tensor import Tensor, zeros
 from ...truncation import artbp, tbptt
-from ..answers import call, number, same
+from ..answers import call, number, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 
@@ -54,9 +54,7 @@ def _draw_windows(rng: np.random.Generator) -> Numbers:
 )
 def _(windows: Any, n: Numbers) -> None:
     """Predict the share of a window, and the least window of the right sign."""
-    found = call(windows)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise NotYet("windows must return two things, the share and K")
+    found = parts(call(windows), "windows", "the share", "K")
     share, least = number(found[0], "the share"), number(found[1], "K")
     C, c = np.array(n["C"], float), _by_lag(n["C"])
     kept = [c.kept_share(tbptt(1, K)) for K in range(1, c.T + 1)]

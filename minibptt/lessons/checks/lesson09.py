@@ -10,7 +10,7 @@ from ...cells import RNNCell
 from ...losses import mse
 from ...sequence import unroll
 from ...streams import stream_batches
-from ..answers import array, call, same
+from ..answers import array, call, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 
@@ -67,9 +67,7 @@ def _(padded_step: Any) -> str:
         x[~real] = padding
         out, new = (part.value for part in unroll(cell, x[None], h, mask=real[None]))
         out, here = out[0], real[:, None]
-        found = call(padded_step, step, x, h, real)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise NotYet("padded_step must return two things, the output and the next state")
+        found = parts(call(padded_step, step, x, h, real), "padded_step", "the output", "the next state")
         for what, yours in zip(("the output", "the next state"), found):
             array(np.nan_to_num(yours) if isinstance(yours, np.ndarray) else yours, what)
             holds_nan = bool(np.isnan(np.asarray(yours, float)).any())
@@ -119,6 +117,8 @@ def _(windows: Any) -> str:
         right = list(stream_batches(tokens, batch=B, steps=k))
         found = call(windows, tokens, B, k)
         where, L = f"with {N} tokens, B = {B}, k = {k}: ", (N - 1) // B
+        if found is None:
+            raise NotYet("windows returns None: is a return missing?")
         if not isinstance(found, list | tuple) or any(not isinstance(w, list | tuple) or len(w) != 2 for w in found):
             raise NotYet("windows must return a list of pairs (x, y)")
         pairs = [(array(x, "x"), array(y, "y")) for x, y in found]

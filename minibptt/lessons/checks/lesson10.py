@@ -13,7 +13,7 @@ from ...cells import RNNCell
 from ...gradients import Gradients
 from ...sequence import unroll
 from ...tape import Tape, cut, open_tape
-from ..answers import array, call, number, same
+from ..answers import array, call, number, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 
@@ -78,8 +78,7 @@ def _backwards(segment: Segment, cell: RNNCell, x: np.ndarray, length: int) -> t
     dh, total = np.zeros_like(states[0]), None
     for i in range(len(states) - 2, -1, -1):
         found = segment(cell, x[i * length : (i + 1) * length], states[i], dh)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise NotYet(f"segment must return two things, the gradients and dh_before; found {type(found).__name__}")
+        found = parts(found, "segment", "the gradients", "dh_before")
         gradients, dh = found
         if not isinstance(gradients, Gradients):
             raise NotYet(

@@ -15,7 +15,7 @@ from ...layers import Dropout
 from ...parameters import assign
 from ...tape import Tape
 from ...tensor import Tensor
-from ..answers import call, number, same
+from ..answers import call, number, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 GRIDS = [(3, 3), (3, 5), (3, 7), (4, 5), (4, 7)]  # layers and steps, no two mistakes giving the same number of paths
@@ -100,8 +100,9 @@ def _(stack_step: Any) -> str:
     state = tuple([Tensor(part) for part in h])
     right = Stack(cells, residual=[1, 2]).step(Tensor(x), state)
     found = call(stack_step, cells, Tensor(x), state, what="stack_step")
-    if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], tuple | list):
-        raise NotYet("stack_step must return two things, the output and a tuple with the state of each layer")
+    found = parts(found, "stack_step", "the output", "a tuple with the state of each layer")
+    if not isinstance(found[1], tuple | list):
+        raise NotYet(f"the second thing must be a tuple with the state of each layer; found {type(found[1]).__name__}")
     if len(found[1]) != 3:
         raise NotYet(f"the state has one entry for each layer, here 3; yours has {len(found[1])}")
 

@@ -19,7 +19,7 @@ from ...recurrent import LSTM
 from ...states import zero_state
 from ...tape import Tape, cut
 from ...tensor import Tensor
-from ..answers import array, call, number, same
+from ..answers import array, call, number, parts, same
 from ..registry import NotYet, Numbers, exercise
 
 
@@ -186,17 +186,11 @@ def _train(step: Callable[..., Any]) -> tuple[list[Any], dict[str, np.ndarray], 
     optimiser, state, losses = SGD(model, lr=0.5), zero_state(model, 2), []
     for i in range(4):
         found, counts = standin.counted(partial(step, model, optimiser, x[i], state))
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise NotYet(f"mended must return two things, the loss and the state after it; found {_kind(found)}")
-        loss, state = found
+        loss, state = parts(found, "mended", "the loss", "the state after it")
         losses.append(loss)
         if any(not isinstance(h, Tensor) or not isinstance(h.value, standin.DeviceArray) for _, h in leaves(state)):
             raise NotYet("the state after the step must be where the model is: return it as the model gave it")
     return losses, {name: backend.to_numpy(p) for name, p in model.named_parameters()}, counts
-
-
-def _kind(x: Any) -> str:
-    return f"{len(x)} thing{'s' * (len(x) != 1)}" if isinstance(x, tuple | list) else type(x).__name__
 
 
 @exercise(
