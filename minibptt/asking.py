@@ -57,20 +57,26 @@ class Call(NamedTuple):
 
 
 class Questions:
-    """A tape that can be asked. What it holds is filled in by `Tape`, which is documented there."""
+    """What a tape holds, and what can be asked of it. `Tape` fills it in, and says what each part is."""
 
-    records: list[Record]
-    leaves: dict[int, Tensor]
-    cuts: list[Cut]
-    mark: object
-    _parameters: dict[int, tuple[Parameter, int, Array]]
-    _states: list[State]
-    calls: list[Call]
-    _trimmed: bool
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.leaves: dict[int, Tensor] = {}
+        self.cuts: list[Cut] = []
+        self.calls: list[Call] = []
+        self.mark = object()  # what its tensors carry, so that they know their tape without holding it
+        self._parameters: dict[int, tuple[Parameter, int, Array]] = {}  # id → parameter, slot, value then
+        self._states: list[State] = []
+        self._trimmed = False
 
-    def slot_of(self, tensor: Tensor) -> int | None:
-        """The place of `tensor` on this tape, None for a constant; see `Tape.slot_of`."""
-        raise TypeError("slot_of is a matter of the tape that records")
+    @property
+    def notes(self) -> tuple[State, ...]:
+        """What was noted of the states, in order: see `Tape.state`."""
+        return tuple(self._states)
+
+    def known_slot(self, tensor: Tensor) -> int | None:
+        """The slot of a tensor of this tape, or of a parameter that it met; None for any other."""
+        return tensor.slot if tensor.mark is self.mark else self._parameters.get(id(tensor), (None, None))[1]
 
     def _on_tape(self) -> set[int]:
         """The slots of all leaves, and of all outputs and inner cuts of the records that are kept."""
@@ -98,22 +104,19 @@ class Questions:
         A step that the loss does not reach is left out. Arguments and errors as for `gradient`; TapeError where a
         parameter is used in a record of many steps, or off the clock: run the model one step at a time.
         """
-        slots = {self._parameters[id(p)][1]: name for name, p in module.named_parameters() if id(p) in self._parameters}
+        met = {name: self.known_slot(p) for name, p in module.named_parameters()}
+        slots = {slot: name for name, slot in met.items() if slot is not None}
         apart: dict[int, dict[int, Array]] = {slot: {} for slot in slots}
         try:
             self._sweep(loss, seed, through_cuts, list(slots), apart)
         except UsedOffTheClock as error:
             raise TapeError(f"{slots[error.slot]} is used in {error.where}: run the model one step at a time") from None
         steps = sorted({step for parts in apart.values() for step in parts})
-        zero = {name: self._zeros(parameter) for name, parameter in module.named_parameters()}
+        zero = {name: zero_adjoint(parameter) for name, parameter in module.named_parameters()}
         return {
             step: Gradients(zero | {slots[slot]: parts[step] for slot, parts in apart.items() if step in parts})
             for step in steps
         }
-
-    @staticmethod
-    def _zeros(tensor: Tensor) -> Array:
-        return library_of(tensor.value).zeros(tensor.shape, dtype=tensor.dtype)
 
     def adjoints(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[str, Array]:
         """∂L/∂h_t for every state that was noted: {"h": (T, B, H)}, or {"1.h": …} for layer "1".
@@ -122,10 +125,7 @@ class Questions:
         Arguments and errors as for `gradient`; TapeError where no state was noted.
         """
         if not self._states:
-            raise TapeError(
-                "no states are noted on this tape. unroll notes them; in a loop of your own call "
-                "tape.state('h', h) at each step"
-            )
+            raise no_states()
         tensors = [x for s in self._states for x in (s.tensor, s.kept) if x is not None and x.mark is self.mark]
         found = self._sweep(loss, seed, through_cuts, [x.slot for x in tensors])
         rows: dict[str, list[Array]] = {}
@@ -145,11 +145,15 @@ class Questions:
 
     def dropped(self, loss: Tensor, seed: Any = None, *, through_cuts: ThroughCuts = False) -> dict[Cut, Array]:
         """For each cut the adjoint that arrived there and went no further: (1 − factor) times the adjoint."""
-        factors = self._factors(through_cuts)
+        factors = self.factors(through_cuts)
         found = self._sweep(loss, seed, through_cuts, [cut.slot for cut in self.cuts])
         return {cut: self._answer(cut.tensor, found) * (1 - factors.get(cut.slot, 0.0)) for cut in self.cuts}
 
-    def _factors(self, through_cuts: ThroughCuts) -> dict[int, float]:
+    def all_adjoints(self, loss: Tensor, *, through_cuts: ThroughCuts = False) -> dict[int, Array]:
+        """The adjoint of every slot that the loss reaches, not copied: what derivations start from."""
+        return self._sweep(loss, None, through_cuts, list(self._on_tape()))
+
+    def factors(self, through_cuts: ThroughCuts) -> dict[int, float]:
         """The factor of each cut that has a past, by the slot of what the cut returned."""
         check_through_cuts(through_cuts)
         return {cut.slot: factor_of(cut, through_cuts) for cut in self.cuts if cut.source is not None}
@@ -163,22 +167,22 @@ class Questions:
         apart: dict[int, dict[int, Array]] | None = None,
     ) -> dict[int, Array]:
         """The adjoints of the slots in `wanted` that `loss` reaches, after every check."""
-        start, seed = self._slot_of_loss(loss), self._seed(loss, seed)
+        start, seed = self.slot_of_loss(loss), self._seed(loss, seed)
         for parameter, _, value in self._parameters.values():
             if parameter.value is not value:
                 raise changed(parameter)
-        return sweep(self.records, self.cuts, self._factors(through_cuts), start, seed, wanted, apart, self.leaves)
+        return sweep(self.records, self.cuts, self.factors(through_cuts), start, seed, wanted, apart, self.leaves)
 
-    def _slot_of_loss(self, loss: Tensor) -> int:
+    def slot_of_loss(self, loss: Tensor) -> int:
+        """The slot of a loss. TypeError for what is no tensor, TapeError for one that is not on this tape."""
         if not isinstance(loss, Tensor):
             raise TypeError(f"the loss must be a tensor, found {type(loss).__name__}")
-        if loss.mark is not self.mark and id(loss) not in self._parameters:
+        slot = self.known_slot(loss)
+        if slot is None:
             raise TapeError(
                 f"the loss ({loss.label}) is not on this tape: it was computed outside `with Tape():` or on another "
                 "tape, or none of its inputs is a parameter or was watched"
             )
-        slot = self.slot_of(loss)
-        assert slot is not None
         if self._trimmed and slot not in self._on_tape():
             raise TapeError(f"the loss ({loss.label}) is older than what keep_last left on this tape")
         return slot
@@ -200,15 +204,22 @@ class Questions:
             raise ValueError(f"the seed has shape {seed.shape}, the loss ({loss.label}) has shape {loss.shape}")
         return seed
 
+    def slot_of_wrt(self, tensor: Tensor) -> int | None:
+        """The slot of what a gradient is asked for: None for a parameter that this tape never met.
+
+        TapeError for what is neither a parameter nor on this tape.
+        """
+        if tensor.mark is not self.mark and not tensor.is_parameter:
+            raise TapeError(
+                f"{tensor.label} is neither a parameter nor on this tape. To ask for the gradient of an input, use "
+                "what watch returns: x = tape.watch(x)"
+            )
+        return self.known_slot(tensor)
+
     def _slots_of(self, wrt: Any) -> Iterator[int | None]:
         """The slots of all tensors in `wrt`; None for a parameter that this tape never met."""
         if isinstance(wrt, Tensor):
-            if wrt.mark is not self.mark and not wrt.is_parameter:
-                raise TapeError(
-                    f"{wrt.label} is neither a parameter nor on this tape. To ask for the gradient of an input, use "
-                    "what watch returns: x = tape.watch(x)"
-                )
-            yield wrt.slot if wrt.mark is self.mark else self._parameters.get(id(wrt), (None, None))[1]
+            yield self.slot_of_wrt(wrt)
         elif hasattr(wrt, "named_parameters"):
             for _, parameter in wrt.named_parameters():
                 yield from self._slots_of(parameter)
@@ -224,14 +235,16 @@ class Questions:
     def _answer(self, wrt: Any, found: dict[int, Array]) -> Any:
         """The adjoints in `found`, copied, in the structure of `wrt`."""
         if isinstance(wrt, Tensor):
-            slot = wrt.slot if wrt.mark is self.mark else self._parameters.get(id(wrt), (None, None))[1]
-            xp = library_of(wrt.value)
-            if slot in found:
-                return xp.array(found[slot])
-            return self._zeros(wrt)
+            slot = self.known_slot(wrt)
+            return library_of(wrt.value).array(found[slot]) if slot in found else zero_adjoint(wrt)
         if hasattr(wrt, "named_parameters"):
             return Gradients({name: self._answer(p, found) for name, p in wrt.named_parameters()})
         return tuple([self._answer(one, found) for one in wrt])
+
+
+def zero_adjoint(tensor: Tensor) -> Array:
+    """The adjoint of what the loss does not reach."""
+    return library_of(tensor.value).zeros(tensor.shape, dtype=tensor.dtype)
 
 
 def check_through_cuts(through_cuts: Any) -> None:
@@ -257,7 +270,16 @@ def _is_factor(x: Any) -> bool:
     return isinstance(x, Real | np.bool_) and math.isfinite(x)
 
 
+def no_states() -> TapeError:
+    """The error of a tape on which no state was noted."""
+    return TapeError(
+        "no states are noted on this tape. unroll notes them; in a loop of your own call tape.state('h', h) at each "
+        "step, inside `with tape.at(t):`"
+    )
+
+
 def changed(parameter: Parameter) -> TapeError:
+    """The error where a parameter is no longer what this tape recorded."""
     return TapeError(
         f"{parameter.label} has changed since this tape recorded it, so its gradients would mix two values. Ask for "
         "gradients before you assign, and record the next step on a new tape"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import listing
-from .asking import TapeError, ThroughCuts
+from .asking import TapeError, ThroughCuts, zero_adjoint
 from .backend import library_of
 from .tape import Tape
 from .tensor import Tensor
@@ -64,7 +64,7 @@ def derive(
     for i, part in flow.parts.items():
         key = step, layer = flow.places[i].step, flow.places[i].layer
         terms[key] = Term(step, layer, terms[key].term + part if key in terms else xp.array(part))
-    total = tape._zeros(wrt)
+    total = zero_adjoint(wrt)
     for term in terms.values():
         total = total + term.term
     return Derivation(

@@ -42,15 +42,8 @@ class Tape(Questions):
     """
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.leaves: dict[int, Tensor] = {}
-        self.cuts: list[Cut] = []
-        self.calls: list[Call] = []
-        self.mark = object()  # what its tensors carry, so that they know their tape without holding it
-        self._parameters: dict[int, tuple[Parameter, int, Array]] = {}  # id → parameter, slot, value then
-        self._states: list[State] = []
+        super().__init__()
         self._slots = 0
-        self._trimmed = False
         self._steps: Steps = None
         self._before = 0  # what a clock inside is ahead of: see `shifted`
         self._layer: str | None = None
@@ -85,11 +78,6 @@ class Tape(Questions):
     def states(self) -> tuple[str, ...]:
         """The states that were noted, each once: "h", or "1.h" for layer "1"."""
         return tuple(dict.fromkeys(state.key for state in self._states))
-
-    @property
-    def notes(self) -> tuple[State, ...]:
-        """What was noted of the states, in order: see `state`."""
-        return tuple(self._states)
 
     @contextmanager
     def at(self, step: int | None = None, last: int | None = None, *, layer: str | None = None) -> Iterator[Tape]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .asking import State, TapeError, ThroughCuts, check_through_cuts, factor_of
+from .asking import State, ThroughCuts, check_through_cuts, factor_of, no_states
 from .backend import to_numpy
 from .sweep import Cut
 from .tape import Tape
@@ -79,10 +79,7 @@ def unrolled(tape: Tape, loss: Tensor | None = None, *, through_cuts: ThroughCut
     Arguments and errors as for `Tape.adjoints`: TapeError where no state was noted.
     """
     if not tape.notes:
-        raise TapeError(
-            "no states are noted on this tape. unroll notes them; in a loop of your own call tape.state('h', h) at "
-            "each step, inside `with tape.at(t):`"
-        )
+        raise no_states()
     check_through_cuts(through_cuts)
     adjoints = {} if loss is None else tape.adjoints(loss, through_cuts=through_cuts)
     notes: dict[str, list[State]] = {}

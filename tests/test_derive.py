@@ -144,7 +144,7 @@ def test_a_state_in_the_middle_has_terms_from_the_loss_and_from_the_step_after(n
     cell = CELLS[name]()
     for options in OPTIONS.values():
         tape, loss = recorded(cell, options)
-        for state in [s for s in tape._states if s.steps == (2, 2)]:
+        for state in [s for s in tape.notes if s.steps == (2, 2)]:
             for through_cuts in (False, 0.5, True):
                 d = mb.derive(tape, loss, state.tensor, through_cuts=through_cuts)
                 gradient = tape.gradient(loss, state.tensor, through_cuts=through_cuts)

@@ -37,7 +37,7 @@ def places_of(tape: Tape) -> list[Place]:
             key = (step, record.layer)
             places.append(Place(step, record.layer, []))
         places[-1].records.append(record)
-    states = {h.slot for state in tape._states for h in (state.tensor, state.kept) if h is not None}
+    states = {h.slot for state in tape.notes for h in (state.tensor, state.kept) if h is not None}
     seen: set[tuple[int | None, str | None]] = set()
     for i, place in enumerate(places):
         outputs = {out.slot for record in place.records for out in record.outputs}
@@ -57,10 +57,10 @@ class Backflow:
 
     def __init__(self, tape: Tape, loss: Tensor, wrt: Tensor, through_cuts: ThroughCuts):
         self.tape = tape
-        self.adjoints = tape._sweep(loss, None, through_cuts, list(tape._on_tape()))  # with every check of a question
-        self.factors = tape._factors(through_cuts)
-        self.start = tape._slot_of_loss(loss)
-        self.slot = next(iter(tape._slots_of(wrt)))
+        self.adjoints = tape.all_adjoints(loss, through_cuts=through_cuts)  # with every check of a question
+        self.factors = tape.factors(through_cuts)
+        self.start = tape.slot_of_loss(loss)
+        self.slot = tape.slot_of_wrt(wrt)
         self.cuts = {cut.slot: cut for cut in tape.cuts}
         self.same: dict[int, int] = {}  # what stands after a mended cut is what stands before it: see `sweep`
         for cut in tape.cuts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..asking import zero_adjoint
 from ..sweep import Cut
 from .backflow import Backflow, Place
 from .expressions import (
@@ -218,7 +219,7 @@ class Paper:
             if arrived is None:
                 if not here or cut is None:
                     continue
-                arrived = flow.tape._zeros(cut.tensor)
+                arrived = zero_adjoint(cut.tensor)
             if nothing and not here and not bool((arrived != 0).any()):
                 continue
             e, value = formulas.get(slot), shown(arrived)

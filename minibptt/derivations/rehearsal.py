@@ -31,7 +31,7 @@ class Rehearsal(NamedTuple):
     """What a cell calls things, and the records of the step that it took once more.
 
     x, states: the names of its arguments. bound: by slot of the rehearsal, a name. x_slot, state_slots: where the
-    arguments stand, None for what is no tensor there. parameters: by slot, the id of the parameter.
+    arguments stand, None for what is no tensor there. parameters: by slot.
     """
 
     x: str
@@ -40,7 +40,7 @@ class Rehearsal(NamedTuple):
     records: list[Record]
     x_slot: int | None
     state_slots: list[int | None]
-    parameters: dict[int, int]
+    parameters: dict[int, Tensor]
 
 
 def argument_of(cell: Any) -> str:
@@ -103,7 +103,7 @@ def _rehearsed(call: Call, mark: object, everything: bool) -> Rehearsal:
         with _watching(cell, tape, bindings):
             out, after = cell.step(x, state)
     bindings = [(name, slot) for name, slot in bindings if slot > before]
-    parameters = {slot: id(p) for slot, p in tape.leaves.items() if p.is_parameter}
+    parameters = {slot: p for slot, p in tape.leaves.items() if p.is_parameter}
 
     def slot_of(thing: Any) -> int | None:
         return thing.slot if isinstance(thing, Tensor) and thing.mark is tape.mark else None

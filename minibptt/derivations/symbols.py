@@ -105,7 +105,7 @@ class Symbols:
                 i += direction
 
     def _note_states(self) -> None:
-        for state in self.tape._states:
+        for state in self.tape.notes:
             if state.tensor.mark is not self.tape.mark or state.stacked:
                 continue
             slot = state.tensor.slot
@@ -139,8 +139,8 @@ class Symbols:
     def _match(self, call: Call, own: list[Record], found: Rehearsal) -> None:
         """Lay the records of a call beside those of its rehearsal, and take over the names."""
         t, mark = call.steps[1], self.tape.mark
-        real: dict[int, int] = {slot: self.tape._parameters[key][1] for slot, key in found.parameters.items()
-                                if key in self.tape._parameters}  # fmt: skip
+        met = {slot: self.tape.known_slot(parameter) for slot, parameter in found.parameters.items()}
+        real: dict[int, int] = {slot: here for slot, here in met.items() if here is not None}
         constant: dict[int, Expr] = {}
         given = [(found.x_slot, call.x, Symbol(found.x, t, value=_single(call.x)))]
         for slot, state, (_, h) in zip(found.state_slots, found.states, leaves(call.state)):
