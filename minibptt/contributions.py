@@ -33,12 +33,12 @@ class Contributions:
 
     norms: ‖C[t, s]‖, (T, T). share: P[t, s], signed, (T, T), Σ = 1. norms_of, shares_of: the same by part (see
     parts.py): the shares of all parameters sum to `share`, and so do those of all gates and of the parameters that
-    have none. full: G. loss: its value. T: steps.
+    have none. full: G. loss: its value. T: steps. pairs: what they were worked out from.
     """
 
     def __init__(self, pairs: Apart | Together, full: Gradients, loss: float):
         self.T, self.full, self.loss = pairs.T, full, loss
-        self._pairs = pairs
+        self.pairs = pairs
         squares, dots = pairs.measure(parts_of(pairs.model), full)
         size = full.dot(full) or math.nan
         self.norms_of = {name: np.sqrt(square) for name, square in squares.items()}
@@ -61,7 +61,7 @@ class Contributions:
 
         ValueError for an array of another shape or with weight above the diagonal: no loss reaches forward in time.
         """
-        return self._pairs.gradient(self._weights(weights, rng))
+        return self.pairs.gradient(self._weights(weights, rng))
 
     def kept_share(self, weights: Schedule | Any, rng: Rng = None) -> float:
         """Σ w·P: the part of full BPTT's first-order decrease of the loss that these weights keep.
@@ -75,7 +75,7 @@ class Contributions:
 
     def gram_bytes(self, part: str | None = None) -> int:
         """About how many bytes `gram` will need."""
-        return self._pairs.gram_bytes(self._part(part), self.full)
+        return self.pairs.gram_bytes(self._part(part), self.full)
 
     def gram(self, part: str | None = None, most_bytes: int = 2**31) -> Gram:
         """The Gram matrix ⟨C_i, C_j⟩ over all pairs, of one part or of all: see gram.py.
@@ -89,10 +89,10 @@ class Contributions:
                 f"{needed / 2**20:,.0f} MiB, and {most_bytes / 2**20:,.0f} MiB are allowed. Take a shorter sequence or "
                 "fewer rows, or give a larger most_bytes"
             )
-        return Gram(self.T, self._pairs.gram(self._part(part), self.full))
+        return Gram(self.T, self.pairs.gram(self._part(part), self.full))
 
     def _part(self, name: str | None) -> Part:
-        parts = parts_of(self._pairs.model)
+        parts = parts_of(self.pairs.model)
         if name is not None and name not in parts:
             raise ValueError(f"there is no part {name!r}; there are {', '.join(parts)}")
         return {name: slice(None) for name in self.full} if name is None else parts[name]

@@ -36,7 +36,7 @@ def store(c: Contributions, most_bytes: int) -> Stored:
     if not np.isfinite(c.share).all():
         found = "zero" if c.full.norm() == 0 else "not finite"
         raise ValueError(f"there is nothing to explore: the full gradient is {found}. Take another batch or loss")
-    parts = {ALL: {name: slice(None) for name in c.full}, **parts_of(c._pairs.model)}
+    parts = {ALL: {name: slice(None) for name in c.full}, **parts_of(c.pairs.model)}
     parts = {name: part for name, part in parts.items() if take(c.full, part).norm() > 0}
     size = len(parts) * _coded(c.T * (c.T + 1) // 2)
     if size > most_bytes:
@@ -45,7 +45,7 @@ def store(c: Contributions, most_bytes: int) -> Stored:
             f"{most_bytes / 1e6:.1f} MB are allowed. Take a shorter sequence"
         )
     base = {"loss": float(c.loss), "norm": c.full.norm()}
-    pairs = c._pairs
+    pairs = c.pairs
     banks = _together(c, pairs, most_bytes) if isinstance(pairs, Together) else _apart(c, pairs, most_bytes)
     if banks is not None:
         known = {name: _known(c, banks, part) for name, part in parts.items()}
@@ -166,7 +166,7 @@ def _known(c: Contributions, banks: list[Stored], part: Part) -> Stored:
     """Where a part stands in the banks, and its excesses of `artbp_excess`."""
     pieces = _pieces(banks, part, c)
     if any(X is not None for bank in banks for *_, X in bank["uses"]):
-        return {"pieces": pieces, "excess": artbp_excess(c.T, c._pairs.gram(part, c.full))}
+        return {"pieces": pieces, "excess": artbp_excess(c.T, c.pairs.gram(part, c.full))}
     reached = np.unique(np.concatenate([banks[b]["pairs"] for b, *_ in pieces]))
     K = np.zeros((len(reached), len(reached)))
     for b, _, first, last in pieces:

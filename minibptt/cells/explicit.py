@@ -51,9 +51,13 @@ class Saved:
         """Whether some row is padded at step t (from 0)."""
         return self._padded is not None and bool(self._padded[t])
 
+    def reset_at(self, t: int) -> bool:
+        """Whether some row starts afresh before step t (from 0)."""
+        return self._reset is not None and bool(self._reset[t])
+
     def before(self, t: int) -> list[Array]:
         """The state that step t (from 0) starts from: that after step t − 1, but zero in rows that are reset."""
-        if self._reset is None or not self._reset[t]:
+        if not self.reset_at(t):
             return [h[t] for h in self.states]
         return [self.xp.where(self.resets[t], 0, h[t]) for h in self.states]
 
@@ -119,7 +123,7 @@ class Pass:
         for d in self.adjoints:
             if s.padded_at(t):
                 d[t] = s.xp.where(s.real[t], d[t], d[t + 1])
-            if s._reset is not None and s._reset[t]:
+            if s.reset_at(t):
                 d[t] = s.xp.where(s.resets[t], 0, d[t])
         if t in self.factors:
             self.arrived[t] = [d[t].copy() for d in self.adjoints]

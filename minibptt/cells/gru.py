@@ -186,7 +186,7 @@ class GRUCell(Cell):
         steps = backwards(s.T, dh[1:], dh[:-1], d, d_r, d_z, d_u, da_n, z, dy)
         for t, dh_t, dh_prev, d_t, d_r_t, d_z_t, d_u_t, da_n_t, z_t, dy_t in steps:
             if (s.T - 1 - t) % ahead == 0:
-                self._local_derivatives(s, h_prev, d, da_n, slice(max(0, t + 1 - ahead), t + 1))
+                self.local_derivatives(s, h_prev, d, da_n, slice(max(0, t + 1 - ahead), t + 1))
             if dy_t is not None:
                 xp.add(dh_t, dy_t, out=dh_t)
             for adjoint in (d_r_t, d_z_t, d_u_t, da_n_t):
@@ -198,7 +198,7 @@ class GRUCell(Cell):
                 p.between(t)
         return d, da_n
 
-    def _local_derivatives(self, s: Saved, h_prev: Array, d: Array, k_n: Array, steps: slice) -> None:
+    def local_derivatives(self, s: Saved, h_prev: Array, d: Array, k_n: Array, steps: slice) -> None:
         """What dh_t is multiplied by on its way to da_r, da_z and du (side by side in d) and da_n, for some steps."""
         xp, H = s.xp, self.H
         r, z, n, u = s.A[steps, :, :H], s.A[steps, :, H:], s.n[steps], s.u[steps]

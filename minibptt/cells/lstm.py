@@ -142,7 +142,7 @@ class LSTMCell(Cell):
         steps = backwards(s.T, dh[1:], dh[:-1], dc[1:], dc[:-1], dz, dz_i, dz_f, dz_g, dz_o, dc_dh, f_, dy)
         for t, dh_t, dh_prev, dc_t, dc_prev, dz_t, i, f, g, o, dc_dh_t, f_t, dy_t in steps:
             if (s.T - 1 - t) % ahead == 0:
-                self._local_derivatives(s, c_prev, dz, dc_dh, slice(max(0, t + 1 - ahead), t + 1))
+                self.local_derivatives(s, c_prev, dz, dc_dh, slice(max(0, t + 1 - ahead), t + 1))
             if dy_t is not None:
                 xp.add(dh_t, dy_t, out=dh_t)
             xp.multiply(dh_t, dc_dh_t, out=part)
@@ -157,7 +157,7 @@ class LSTMCell(Cell):
                 p.between(t)
         return dz
 
-    def _local_derivatives(self, s: Saved, c_prev: Array, dz: Array, dc_dh: Array, steps: slice) -> None:
+    def local_derivatives(self, s: Saved, c_prev: Array, dz: Array, dc_dh: Array, steps: slice) -> None:
         """What dc_t and dh_t are multiplied by on the way to dz_t, for a block of steps, written into dz and dc_dh."""
         xp = s.xp
         i, _, g, o = self.by_gate(s.A[steps]).values()

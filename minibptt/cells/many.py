@@ -89,13 +89,13 @@ class CellBack:
         d = [part[:n] for part in self.d]
         for part in d:
             part[n - 1] = 0  # the loss that is met now
-        padded = s._padded is not None and s._padded[t]
+        padded = s.padded_at(t)
         d[0][n - len(dy) :] += s.xp.where(s.real[t], dy, 0) if padded else dy
         before = [part.copy() for part in d] if padded else []
         dx = self.step(t, d, wanted)
         for part, kept in zip(d, before):
             part[...] = s.xp.where(s.real[t], part, kept)
-        if s._reset is not None and s._reset[t]:
+        if s.reset_at(t):
             for part in d:
                 part[...] = s.xp.where(s.resets[t], 0, part)
         return dx
@@ -133,7 +133,7 @@ class LSTMBack(CellBack):
     def __init__(self, cell: Any, s: Saved, names: Mapping[str, str]):
         super().__init__(cell, s, names)
         self.k, self.k_c = s.xp.empty_like(s.A), s.xp.empty_like(s.tanh_c)
-        cell._local_derivatives(s, s.all_before(1), self.k, self.k_c, slice(None))
+        cell.local_derivatives(s, s.all_before(1), self.k, self.k_c, slice(None))
         self.f = cell.by_gate(s.A)["f"]
         uses = (self.use("W_x", 0, s.x), self.use("W_h", 0, s.all_before(0)), self.use("b", 0, None))
         self.groups = [Group(uses, 4 * cell.H, gates=4)]
@@ -167,7 +167,7 @@ class GRUBack(CellBack):
         self.k_n = xp.empty_like(s.n)
         if cell.reset == "after":
             self.k = xp.empty((s.T, s.B, 3 * H), dtype=s.n.dtype)  # of r, z and u
-            cell._local_derivatives(s, h_prev, self.k, self.k_n, slice(None))
+            cell.local_derivatives(s, h_prev, self.k, self.k_n, slice(None))
             u = (self.use("W_h", 2 * H, h_prev), self.use("b_hn", 0, None))
             self.groups = [Group(x_rz, 2 * H, gates=2), Group(x_n, H), Group(u, H)]
         else:
