@@ -30,9 +30,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from arguments import csv_rows, folder
 
 import minibptt as mb
-from minibptt.commands.arguments import csv_rows, folder, positive
+from minibptt.commands.arguments import positive
 from minibptt.data import standard_library
 from minibptt.tasks import character_ids
 

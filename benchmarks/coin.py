@@ -29,9 +29,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from arguments import csv_rows, folder
 
 import minibptt as mb
-from minibptt.commands.arguments import csv_rows, folder, positive
+from minibptt.commands.arguments import positive
 
 B = 64  # rows of the stream
 KS = [1, 2, 3, 4, 5, 8, 10, 16]

@@ -26,11 +26,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from arguments import folder
 
 import minibptt as mb
 from minibptt import backend, plots
 from minibptt.benchmark import sweep, timed
-from minibptt.commands.arguments import folder, rate
+from minibptt.commands.arguments import rate
 from minibptt.timings import where_it_ran
 
 WITHIN = {np.float64: 1e-10, np.float32: 1e-4}

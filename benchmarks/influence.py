@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from arguments import folder
 
 import minibptt as mb
-from minibptt.commands.arguments import folder, positive
+from minibptt.commands.arguments import positive
 from minibptt.tasks import InfluenceBalancing
 
 # θ after 3000 updates, worked out from the linear recurrence and the coefficient of each window.

@@ -19,9 +19,9 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from arguments import at_least, folder
 
 import minibptt as mb
-from minibptt.commands.arguments import at_least, folder
 
 H, B, K, V = 32, 8, 20, 50
 READINGS = 100

@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from arguments import folder
 
-from minibptt.commands.arguments import folder, positive
+from minibptt.commands.arguments import positive
 
 SHAPES = [(100, 1, 64, 64), (100, 32, 128, 128), (50, 64, 256, 256)]  # T, B, D, H
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}

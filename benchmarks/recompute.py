@@ -21,10 +21,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from arguments import folder
 
 import minibptt as mb
 from minibptt.cells import buffers
-from minibptt.commands.arguments import folder, positive
+from minibptt.commands.arguments import positive
 
 EXPECTED = 4 / 3
 ABOUT = ["machine", "python", "numpy"]

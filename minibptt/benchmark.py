@@ -32,14 +32,12 @@ from .cells.kernels import fusing, unfused
 from .layers import Embedding
 from .losses import mse
 from .module import check_model, check_size, evaluating
-from .recurrent import GRU, LSTM, RNN
+from .recurrent import CELLS
 from .sequence import run, sequence_input
 from .tape import Tape
 
 if TYPE_CHECKING:
     from .timings import Benchmark
-
-CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
 
 def timed(

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
-from .clipping import all_finite, check_finite, clip_by_global_norm, clip_by_value, real_number
+from .clipping import all_finite, real_number
 from .gradients import Gradients
 from .parameters import Parameter, assign
-
-__all__ = ["SGD", "Adam", "Optimiser", "check_finite", "clip_by_global_norm", "clip_by_value"]
 
 
 class Optimiser(ABC):

@@ -98,3 +98,6 @@ class GRU(Recurrent):
         super().__init__(
             lambda D, rng: GRUCell(D, H, reset=reset, rng=rng, dtype=dtype), D, layers, dropout, engine, rng
         )
+
+
+CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}  # as commands and tables call them

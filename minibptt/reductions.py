@@ -9,8 +9,6 @@ import numpy as np
 from .dispatch import op, real_only
 from .places import axes_of
 
-# --- reductions ------------------------------------------------------------------------------------------------
-
 
 def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape after reducing over `axes` with keepdims."""

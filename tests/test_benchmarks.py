@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from arguments import folder
 
 import minibptt as mb
 from minibptt import standin
 from minibptt.benchmark import sweep
-from minibptt.commands.arguments import folder
 
 
 def load(name):

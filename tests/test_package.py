@@ -42,7 +42,7 @@ lessons.checks.lesson04 lessons.checks.lesson05 lessons.checks.lesson06 lessons.
 lessons.checks.lesson08 lessons.checks.lesson09 lessons.checks.lesson10 lessons.checks.lesson11
 lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
 lessons.notebooks lessons.source lessons.grade lessons.run_cells lessons
-commands commands.output commands.arguments
+commands commands.output commands.arguments commands.trained
 commands.benchmark commands.compare commands.derive commands.explore commands.lessons commands.doctor
 commands.language commands.train commands.sample
 cli __main__

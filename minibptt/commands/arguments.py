@@ -1,28 +1,17 @@
-"""What several commands ask for: types of arguments, and the task, the model and the training chosen by them."""
+"""What several commands ask for: types of arguments, and the task and the model chosen by them."""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import math
-import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..backend import BACKENDS, to_backend
+from ..backend import BACKENDS
 from ..data import read_text, standard_library
 from ..layers import Embedding, Linear, Sequential
-from ..optim import Adam, clip_by_global_norm
-from ..progress import Progress
-from ..recurrent import GRU, LSTM, RNN
-from ..tape import Tape
+from ..recurrent import CELLS
 from ..tasks import TASKS, Task, text_task
 from .output import shown
-
-CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
 
 class UsageError(ValueError):
@@ -66,29 +55,6 @@ def model_of(options: argparse.Namespace, task: Task, streams: list[Any]) -> Seq
     return Sequential(*first, cell, Linear(options.hidden, task.outputs, rng=streams[2]))
 
 
-def trained(
-    model: Sequential, task: Task, rng: np.random.Generator, *, steps: int, batch: int, lr: float
-) -> Iterator[None]:
-    """Full BPTT over whole sequences, by Adam with the gradient's norm clipped at 1; a step for each next().
-
-    rng: what batches are drawn from. UsageError where the loss is no longer finite.
-    """
-    optimiser, progress = Adam(model, lr=lr), Progress("training", steps)
-    for step in range(1, steps + 1):
-        x, y = task.batch(rng, batch)
-        with Tape() as tape, np.errstate(all="ignore"):
-            outputs, _ = model(x if task.ids else to_backend(x))
-            loss = task.loss(outputs, y)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise UsageError(f"training diverged at step {step} (loss {value}): give a smaller --lr than {lr}")
-        optimiser.step(clip_by_global_norm(tape.gradient(loss, model), 1.0))
-        progress(step, note=f"loss {value:.3f}")
-        if step == steps:
-            progress.end()
-        yield
-
-
 def whole(text: str, least: int) -> int:
     try:
         value = int(text)
@@ -105,42 +71,6 @@ def positive(text: str) -> int:
 
 def natural(text: str) -> int:
     return whole(text, 0)
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of a whole number that is not smaller."""
-    return lambda text: whole(text, least)
-
-
-def folder(text: str) -> Path:
-    """A folder to write into, which need not be there yet."""
-    path = Path(text)
-    there = next(one for one in (path, *path.absolute().parents) if os.path.exists(one))
-    if not os.path.isdir(there):
-        raise argparse.ArgumentTypeError(f"cannot write to the folder {shown(path)}: {shown(there)} is a file")
-    if not os.access(there, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write to the folder {shown(path)}: {shown(there)} is read-only")
-    return path
-
-
-def csv_rows(*columns: str) -> Callable[[str], list[dict[str, str]]]:
-    """The type of a CSV file with at least these columns, and a line: its lines by column."""
-
-    def rows(text: str) -> list[dict[str, str]]:
-        try:
-            with open(text, newline="", encoding="utf-8") as file:
-                found = list(csv.DictReader(file))
-        except OSError as error:
-            raise argparse.ArgumentTypeError(f"cannot read {shown(text)}: {error.strerror}") from None
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise argparse.ArgumentTypeError(f"{shown(text)} is no CSV file: {error}") from None
-        missing = [column for column in columns if not found or found[0].get(column) is None]
-        if missing:
-            what = "has no line of numbers" if not found else f"has no column {', '.join(missing)}"
-            raise argparse.ArgumentTypeError(f"{shown(text)} {what}: give a file that this script wrote")
-        return found
-
-    return rows
 
 
 def window(text: str) -> tuple[int, int]:

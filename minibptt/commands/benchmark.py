@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..benchmark import CELLS, sweep
+from ..benchmark import sweep
 from ..progress import Progress
+from ..recurrent import CELLS
 from ..timings import read
 from .arguments import UsageError, number, positive
 from .output import output_folder, say, shown

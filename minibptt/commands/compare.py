@@ -30,10 +30,10 @@ from .arguments import (
     probability,
     rate,
     task_of,
-    trained,
     window,
 )
 from .output import output_folder, say, shown, version
+from .trained import trained
 
 MOMENTS = ("compare", "before", "after")
 FILES = (".csv", "-parts.csv", ".json", ".png", "-contributions.png", "-lags.png", "-schemes.png")

@@ -18,9 +18,11 @@ from ..layers import Embedding, Linear, Sequential
 from ..listing import counted
 from ..losses import mse
 from ..module import generator
+from ..recurrent import CELLS
 from ..tasks import TASKS, InfluenceBalancing, Task, text_task
-from .arguments import CELLS, UsageError, natural, positive, rate, trained
+from .arguments import UsageError, natural, positive, rate
 from .output import say, shown
+from .trained import trained
 
 MOMENTS = 5  # that are stored of a training
 TRAINING_BATCH = 32

@@ -13,9 +13,10 @@ from ..archive import CheckpointError
 from ..data import TaskError, read_text, standard_library
 from ..layers import Embedding, Linear, Sequential
 from ..module import generator
+from ..recurrent import CELLS
 from ..saving import load
 from ..tasks import character_ids
-from .arguments import CELLS, UsageError
+from .arguments import UsageError
 from .output import shown, version
 
 WIDTH = 32  # of the embedding of a character

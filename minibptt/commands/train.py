@@ -17,10 +17,11 @@ from ..listing import columns, counted
 from ..losses import cross_entropy
 from ..optim import Adam
 from ..progress import Progress
+from ..recurrent import CELLS
 from ..streams import stream_batches
 from ..train import train
 from ..truncation import tbptt
-from .arguments import CELLS, UsageError, natural, positive, probability, rate, window
+from .arguments import UsageError, natural, positive, probability, rate, window
 from .language import Text, header, language_model, read_header
 from .output import say, shown
 
