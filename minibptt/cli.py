@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .backend import BackendError
 from .commands import benchmark, compare, derive, doctor, explore, lessons, sample, train
 from .commands.output import version
 from .listing import printable
+from .signals import handled, handlers
 
 COMMANDS = (compare, derive, explore, train, sample, benchmark, lessons, doctor)
 
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        with _stoppable():
+        with handled(_stop, handlers(signal.SIGTERM)):
             options.run(options)
     except (ValueError, TypeError, BackendError, MemoryError, OSError) as error:
         if os.environ.get("MINIBPTT_TRACEBACK"):
@@ -38,21 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
+def _stop(*_: Any) -> None:
     """SIGTERM ends the run as Ctrl-C does, so that nothing half-written stays behind."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""A training loop on a stream: the state carried, stopped at any time, resumed to the bit. Read after updates.py.
+"""A training loop on a stream: the state carried, stopped at any time, resumed to the bit. Read after loop.py.
 
 A checkpoint holds all that the next update depends on: weights, optimiser, the carried state, the position in the
 stream, and the generators of dropout and of schedules that draw their cuts. Training ends, is stopped and is saved
@@ -8,26 +8,22 @@ between two windows of the stream only.
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .backend import Array, library_of, to_numpy
-from .clipping import check_limit, clip_by_global_norm, finite_flags
-from .gradients import Gradients
+from .clipping import check_limit
+from .loop import Loop
 from .module import Module, Rng, check_model, check_size, generator, learning
 from .optim import Optimiser
 from .progress import Progress
+from .signals import interrupts
 from .streams import Stream
 from .tensor import Tensor
 from .truncation import Schedule
-from .updates import updates as by_updates
 
 
 @dataclass(frozen=True)
@@ -89,11 +85,7 @@ def train(
     loss, tokens a second and time left; or a `Progress` that writes elsewhere.
     """
     check_size("train", updates=updates, read_every=read_every, **({} if every is None else {"every": every}))
-    if not isinstance(stream, Stream):
-        raise TypeError(
-            f"train takes a stream, stream_batches(tokens, batch=…, steps=…), or a Stream of your own; found "
-            f"{type(stream).__name__}"
-        )
+    _check_stream(stream)
     check_model(model)
     _check_optimiser(optimiser, model)
     if clip is not None:
@@ -107,15 +99,15 @@ def train(
         line = Progress("training", updates, unit="updates")
     if line:
         line.before = loop.done
-    with learning(model), _interrupts() as asked, np.errstate(all="ignore"):
+    with learning(model), interrupts() as asked, np.errstate(all="ignore"):
         saved = None
         while loop.done < updates and not asked:
             before = loop.done
             if not loop.window(loss, schedule, clip):
                 break
-            if loop.done // read_every > before // read_every:
+            if _passed(read_every, before, loop.done):
                 loop.read()
-            if save is not None and every is not None and loop.done // every > before // every:
+            if save is not None and _passed(every, before, loop.done):
                 loop.save(save, about)
                 saved = loop.done
             if line:
@@ -127,11 +119,27 @@ def train(
             line.end()
         stopped = bool(asked) and loop.done < updates
         if stopped and line and progress is True:
-            how = "give the answer's state as state=, for there is no checkpoint without save="
-            if save is not None:
-                how = f"train(…, resume={os.fspath(save)!r})"
-            line.say(f"training stopped after {loop.done} of {updates} updates; to go on: {how}")
+            line.say(f"training stopped after {loop.done} of {updates} updates; to go on: {_how_to_go_on(save)}")
     return Training(loop.done, loop.passes, loop.all_losses(), loop.carried, stopped)
+
+
+def _passed(every: int | None, before: int, now: int) -> bool:
+    """Whether a multiple of `every` updates lies between two numbers of them."""
+    return every is not None and now // every > before // every
+
+
+def _how_to_go_on(save: str | os.PathLike[str] | None) -> str:
+    if save is None:
+        return "give the answer's state as state=, for there is no checkpoint without save="
+    return f"train(…, resume={os.fspath(save)!r})"
+
+
+def _check_stream(stream: Any) -> None:
+    if not isinstance(stream, Stream):
+        raise TypeError(
+            f"train takes a stream, stream_batches(tokens, batch=…, steps=…), or a Stream of your own; found "
+            f"{type(stream).__name__}"
+        )
 
 
 def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
@@ -157,139 +165,3 @@ def _check_optimiser(optimiser: Any, model: Module) -> None:
             f"train: the {type(optimiser).__name__} was made for another model, whose parameters have the same names: "
             "it would move those. Make it for the model that is trained"
         )
-
-
-class Loop:
-    """A training as it goes: what `train` keeps from window to window, and what of it is in a checkpoint."""
-
-    def __init__(self, model: Module, stream: Stream, optimiser: Optimiser, rng: np.random.Generator, state: Any):
-        self.model, self.stream, self.optimiser, self.rng, self.carried = model, stream, optimiser, rng, state
-        self.done, self.passes = 0, 0
-        self.losses: list[tuple[int, float]] = []
-        self.total: Any = 0.0  # Σ loss over the steps since the last reading, where the model is
-        self.steps, self.tokens = 0, 0  # since the last reading; in this run, all rows together
-        self.finite: Array = None  # for each parameter, whether the gradient was finite, at the first update where one
-        self.at: Any = 0  # was not, which this is; or, as long as all were, at the last update
-
-    def window(self, loss: Callable[..., Tensor], schedule: Schedule, clip: float | None) -> bool:
-        """Learn from the next window. False where the stream has no more. Nothing is read from the device."""
-        found = next(self.stream, None)
-        if found is None and self.stream.length is not None:
-            self.carried, self.passes = None, self.passes + 1
-            found = next(self.stream.seek(0), None)
-        if found is None:
-            return False
-        x, y = found
-        run = by_updates(self.model, x, y, loss, schedule, state=self.carried, rng=self.rng)
-        if not run.plan.updates:
-            raise ValueError(f"train: the schedule ({schedule}) makes no update in {len(x)} steps")
-        owned = sum([len(update.losses) for update in run.plan.updates])
-        # Parts add up to the loss of the steps that are owned; a whole loss comes once for each update.
-        share = 1 / len(run.plan.updates) if run.whole else len(x) / owned
-        for value, gradients in run:
-            self.done += 1
-            self._note(gradients)
-            if clip is not None:
-                gradients = clip_by_global_norm(gradients, clip)
-            self.optimiser.step(gradients)
-            xp = library_of(value.value)
-            self.total = self.total + xp.multiply(value.value.reshape(()), share * len(x), dtype=xp.float64)
-        self.carried = run.state
-        self.steps += len(x)
-        self.tokens += len(x) * x.shape[1]
-        return True
-
-    def _note(self, gradients: Gradients) -> None:
-        """Keep on the device what `check` reads later."""
-        now, self.names = finite_flags(gradients), list(gradients)
-        xp = library_of(now)
-        if self.finite is None:
-            self.finite, self.at = now, self.done
-        else:
-            good = self.finite.all()
-            self.finite, self.at = xp.where(good, now, self.finite), xp.where(good, self.done, self.at)
-
-    def check(self) -> None:
-        """ValueError where a gradient since the start was not finite."""
-        if self.finite is None:
-            return
-        bad = [name for name, fine in zip(self.names, to_numpy(self.finite)) if not fine]
-        if bad:
-            more = f" (nor are those of {len(bad) - 1} others)" if len(bad) > 1 else ""
-            raise ValueError(
-                f"update {int(to_numpy(self.at))}: the gradient of {bad[0]} is not finite{more}. The optimiser left "
-                "the weights as they were then, and nothing was saved since. Give a smaller lr than "
-                f"{self.optimiser.lr:g}, or a smaller clip"
-            )
-
-    def read(self) -> None:
-        """Read the loss, and whether all was finite."""
-        self.check()
-        self.losses.append((self.done, float(to_numpy(self.total)) / self.steps))
-        self.total, self.steps = 0.0, 0
-
-    def all_losses(self) -> np.ndarray:
-        """(n, 2), with what was not read yet as the last."""
-        rest = [(self.done, float(to_numpy(self.total)) / self.steps)] if self.steps else []
-        return np.array([*self.losses, *rest], float).reshape(-1, 2)
-
-    def note(self, seconds: float) -> str:
-        """What the progress line says."""
-        loss = f"loss {self.losses[-1][1]:.3f}, " if self.losses else ""
-        return f"{loss}{self.tokens / seconds:,.0f} tokens/s"
-
-    def save(self, path: str | os.PathLike[str], about: Any) -> None:
-        """Write a checkpoint. ValueError where a gradient was not finite: the last good one stays."""
-        from . import saving
-
-        self.check()
-        saving.save(path, self.model, **self._parts(), state=self.carried, about=about)
-
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint. CheckpointError where it does not fit."""
-        from . import saving
-
-        self.carried = saving.load(path, self.model, **self._parts()).get("state")
-
-    def _parts(self) -> dict[str, Any]:
-        # The stream comes first: it refuses another layout before anything has changed.
-        return {"stream": self.stream, "training": self, "optimiser": self.optimiser, "rng": self.rng}
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the loop itself."""
-        numbers = {"updates": self.done, "passes": self.passes, "steps": self.steps}
-        return numbers | {"total": float(to_numpy(self.total)), "losses": self.losses}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
-        self.done, self.passes, self.steps = state["updates"], state["passes"], state["steps"]
-        self.total, self.losses = state["total"], list(state["losses"])
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Signals that ask to stop, as they come; each asks once, and then means again what it meant before.
-
-    SIGTERM is given on at the end. Where this is not the main thread, none comes.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    found: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # None: set by no Python code. SIG_IGN: a job in the background, which another program's Ctrl-C must not stop.
-    before = {number: handler for number, handler in found.items() if handler not in (None, signal.SIG_IGN)}
-
-    def ask(number: int, _: Any) -> None:
-        asked.append(number)
-        signal.signal(number, before[number])
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if signal.SIGTERM in asked:
-        signal.raise_signal(signal.SIGTERM)

@@ -35,7 +35,7 @@ derivations.derivation derive
 unrolled wiring jacobians
 plots.style plots.triangle plots.benchmark plots.compare plots.drift plots.lags plots.pairs plots.schemes plots.training
 plots.network plots.planning plots.operations plots.steps plots.tape plots.adjoints plots.jacobians plots
-data tasks progress evaluate sampling train
+data tasks progress evaluate sampling signals loop train
 lessons.registry lessons.answers lessons.check
 lessons.checks.lesson00 lessons.checks.lesson01 lessons.checks.lesson02 lessons.checks.lesson03
 lessons.checks.lesson04 lessons.checks.lesson05 lessons.checks.lesson06 lessons.checks.lesson07
