@@ -37,7 +37,7 @@ from .sequence import run, sequence_input
 from .tape import Tape
 
 if TYPE_CHECKING:
-    from .timings import Benchmark
+    from .timings import Benchmark, Timing
 
 
 def timed(
@@ -122,7 +122,7 @@ def benchmark(
     The model is copied to each backend and stays as it is; dropout is off. backends: by default those that work here;
     what is missing is kept with the result. seconds: about how long to measure each. cell: how the table calls it.
     """
-    from .timings import Benchmark, Timing, where_it_ran
+    from .timings import Benchmark
 
     check_model(model)
     if isinstance(seconds, str) or not 0 <= seconds < math.inf:
@@ -130,42 +130,45 @@ def benchmark(
     if isinstance(backends, str | ModuleType):
         raise TypeError(f"benchmark: backends is a list of them, [{backends!r}]; found one alone")
     x = sequence_input(getattr(x, "value", x))
-    T, B = x.shape[:2]
-    ids = x.dtype.kind in "iu"
     given = available_backends() if backends is None else list(backends)
     if not given:
         raise ValueError(
             "benchmark: backends is an empty list; name one or more, or leave it out for all that work here"
         )
     report = backend_report() if backends is None else {}
-    rows = []
-    for name in given:
-        library = library_named(name)
-        with use_backend(library), evaluating(twin := copy.deepcopy(model).to(library)):
-            here = x if ids else to_backend(x, library)
-            times = timed(partial(training_step, twin, here), partial(_wait, library), seconds=seconds)
-        dtype = str(next(iter(model.parameters().values())).dtype)
-        low, median, high = np.percentile(times, [25, 50, 75]).tolist()
-        rows.append(
-            Timing(
-                backend=name_of(library),
-                cell=cell or type(model).__name__.lower(),
-                H=int(getattr(model, "H", 0) or 0),
-                D=0 if ids or x.ndim < 3 else int(x.shape[2]),
-                B=B,
-                T=T,
-                dtype=dtype,
-                runs=len(times),
-                median=median,
-                low=low,
-                high=high,
-                launches=launches_of(model, _on_host(x), fused=fusing(library, dtype)),
-                flops=flops_of(model, T, B),
-                **where_it_ran(library),
-            )
-        )
+    rows = [_timing(model, x, library_named(name), seconds, cell) for name in given]
     missing = {name: report[name] for name in BACKENDS if name in report and name not in available_backends()}
     return Benchmark(tuple(rows), missing, title)
+
+
+def _timing(model: Any, x: Any, library: ModuleType, seconds: float, cell: str | None) -> Timing:
+    """A training step of a copy of the model in one library."""
+    from .timings import Timing, where_it_ran
+
+    T, B = x.shape[:2]
+    ids = x.dtype.kind in "iu"
+    with use_backend(library):
+        twin, here = copy.deepcopy(model).to(library), x if ids else to_backend(x, library)
+        with evaluating(twin):
+            times = timed(partial(training_step, twin, here), partial(_wait, library), seconds=seconds)
+    dtype = str(next(iter(model.parameters().values())).dtype)
+    low, median, high = np.percentile(times, [25, 50, 75]).tolist()
+    return Timing(
+        backend=name_of(library),
+        cell=cell or type(model).__name__.lower(),
+        H=int(getattr(model, "H", 0) or 0),
+        D=0 if ids or x.ndim < 3 else int(x.shape[2]),
+        B=B,
+        T=T,
+        dtype=dtype,
+        runs=len(times),
+        median=median,
+        low=low,
+        high=high,
+        launches=launches_of(model, to_backend(x, "numpy"), fused=fusing(library, dtype)),
+        flops=flops_of(model, T, B),
+        **where_it_ran(library),
+    )
 
 
 def sweep(
@@ -205,10 +208,6 @@ def sweep(
 def _wait(library: ModuleType) -> None:
     with use_backend(library):
         synchronize()
-
-
-def _on_host(x: Any) -> np.ndarray:
-    return to_backend(x, "numpy")
 
 
 def crossover(sizes: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float:

@@ -33,7 +33,7 @@ from .tensor import Tensor
 from .truncation import ARTBP, Plan, Schedule
 
 if TYPE_CHECKING:
-    from .report import Comparison
+    from .report import Comparison, Row
 
 
 def compare(
@@ -68,7 +68,7 @@ def compare(
     ValueError for an empty list of schedules, draws below 1, a loss that is not a finite scalar, a model without
     parameters and one whose state cannot be cut; TypeError for what is no schedule or no model.
     """
-    from .report import Comparison, Row  # here, so that `import minibptt` stays quick
+    from .report import Comparison  # here, so that `import minibptt` stays quick
 
     check_model(model)
     schedules = as_schedules(schedules)
@@ -91,34 +91,38 @@ def compare(
         tape, outputs, value = _finely_cut(model, x, y, loss, state, options)
         loss_value, seeds = value.item(), tape.gradient(value, outputs)
         G = tape.gradient(outputs, model, seed=seeds, through_cuts=True)
-        parts = parts_of(model)
-        judge = Judge(G, parts)
-        rows = []
-        for schedule, several in zip(schedules, plans):
-            noise, found = RunningNoise(G), []
-            for plan in several:
-                g = _by_mending(tape, outputs, seeds, model, plan)
-                found.append(judge(g))
-                if isinstance(schedule, ARTBP):
-                    noise.add(g)
-                tick()
-            by_part = dict(zip(["", *parts], np.stack(found).T.tolist()))  # by part, measure, plan
-            values = {part: dict(zip(MEASURES, map(tuple, figures))) for part, figures in by_part.items()}
-            rows.append(
-                Row(
-                    schedule,
-                    max(plan.longest for plan in several),
-                    values.pop(""),
-                    by_part=values,
-                    noise=noise.noise() if isinstance(schedule, ARTBP) else None,
-                )
-            )
-        del tape, outputs, value, judge  # so that they are not in the memory that is measured
+        judge, mend = Judge(G, parts_of(model)), partial(_by_mending, tape, outputs, seeds, model)
+        rows = [_judged(schedule, several, judge, mend, tick) for schedule, several in zip(schedules, plans)]
+        del mend, tape, outputs, value, judge  # so that they are not in the memory that is measured
         for i, several in enumerate(plans if measure else ()):
             peak, seconds = _cost(partial(accumulate, model, x, seeds, several[0], state=state, **options))
             rows[i] = replace(rows[i], peak_bytes=peak, seconds=seconds)
             tick()
     return Comparison(T, B, loss_value, G.norm(), tuple(rows), title, about or {})
+
+
+def _judged(
+    schedule: Schedule,
+    plans: Sequence[Plan],
+    judge: Judge,
+    gradient_of: Callable[[Plan], Gradients],
+    tick: Callable[[], None],
+) -> Row:
+    """What a schedule keeps, over all its plans; how noisy it is where it draws its cuts."""
+    from .report import Row
+
+    drawn = isinstance(schedule, ARTBP)
+    noise, found = RunningNoise(judge.G), []
+    for plan in plans:
+        g = gradient_of(plan)
+        found.append(judge(g))
+        if drawn:
+            noise.add(g)
+        tick()
+    by_part = dict(zip(["", *judge.parts], np.stack(found).T.tolist()))  # by part, measure, plan
+    values = {part: dict(zip(MEASURES, map(tuple, figures))) for part, figures in by_part.items()}
+    longest = max(plan.longest for plan in plans)
+    return Row(schedule, longest, values.pop(""), by_part=values, noise=noise.noise() if drawn else None)
 
 
 def _finely_cut(

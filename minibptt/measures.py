@@ -33,6 +33,7 @@ class Judge:
     """
 
     def __init__(self, G: Gradients, parts: Mapping[str, Part]):
+        self.G, self.parts = G, parts
         self._names = [name for name, array in G.items() if array.size]
         self._G = {name: _rows(G[name]) for name in self._names}
         self._signs = {name: library_of(array).sign(array) for name, array in self._G.items()}
