@@ -6,7 +6,7 @@ Here are the questions; how they are answered is in students/, which is loaded w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def check_cell(
     said (long sequences at a large scale); TypeError for what cannot be called.
     """
     sizes = {"T": T, "B": B, "D": D, "H": H}
-    return _check("check_cell", forward, backward, like, False, sizes, scale, dtype, rng, raises)
+    return _check(forward, backward, _Asked("check_cell", like, False, sizes, scale, dtype, rng), raises)
 
 
 def check_step(
@@ -67,26 +67,28 @@ def check_step(
     "gru" b_hn and db_hn at the end. x (B, D), h and c (B, H). The rest as for `check_cell`.
     """
     sizes = {"T": 1, "B": B, "D": D, "H": H}
-    return _check("check_step", forward, backward, like, True, sizes, scale, dtype, rng, raises)
+    return _check(forward, backward, _Asked("check_step", like, True, sizes, scale, dtype, rng), raises)
 
 
-def _check(
-    name: str,
-    forward: Callable[..., Any],
-    backward: Callable[..., Any],
-    like: str,
-    step: bool,
-    sizes: dict[str, int],
-    scale: float,
-    dtype: Any,
-    rng: Rng,
-    raises: bool,
-) -> CellCheck:
+class _Asked(NamedTuple):
+    """What a pass is checked against: one step of a cell or a sequence, and what its inputs are drawn by."""
+
+    name: str  # of the function that was called, for messages
+    like: str
+    step: bool
+    sizes: dict[str, int]
+    scale: float
+    dtype: Any
+    rng: Rng
+
+
+def _check(forward: Callable[..., Any], backward: Callable[..., Any], asked: _Asked, raises: bool) -> CellCheck:
     # Here, not above, so that `import minibptt` stays quick: few programs check a pass.
     from .students.contract import Broken, Contract, Student
     from .students.expected import CELLS, draw
     from .students.verdict import CellCheck, judged
 
+    name, like, step, sizes, scale, dtype, rng = asked
     if like not in CELLS:
         raise ValueError(f"{name}: like must be one of {', '.join(map(repr, CELLS))}, found {like!r}")
     check_size(name, **sizes)
@@ -98,9 +100,8 @@ def _check(
     cause: BaseException | None = None
     try:
         contract = Contract.of(forward, like, step)
-        student = Student(forward, backward, contract)
+        student = Student(forward, backward, contract, np.dtype(dtype))
         case = draw(contract, **sizes, scale=scale, dtype=np.dtype(dtype), rng=generator(rng))
-        student.coarsest = min(np.dtype(dtype), student.coarsest, key=lambda d: d.itemsize)
         found = judged(student, case)
     except Broken as broken:
         found, cause = CellCheck(False, str(broken)), broken.__cause__

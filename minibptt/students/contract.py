@@ -11,7 +11,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,15 +71,9 @@ class Contract:
         """What the tape or by_hand.py gives for the sequence, by the names here."""
         if not self.step:
             return {name: arrays[name] for name in (*self.gives, *self.returns) if name in arrays}
-        found = {"h": "out", "dh_prev": "dh0", "dc_prev": "dc0"}
-        same = {
-            name: arrays[found.get(name, name)] for name in (*self.gives, *self.returns) if _there(found, name, arrays)
-        }
-        return {name: a[0] if name in ("h", "dx") else a for name, a in same.items()}
-
-
-def _there(found: dict[str, str], name: str, arrays: Arrays) -> bool:
-    return found.get(name, name) in arrays
+        others = {"h": "out", "dh_prev": "dh0", "dc_prev": "dc0"}
+        found = {name: arrays.get(others.get(name, name)) for name in (*self.gives, *self.returns)}
+        return {name: a[0] if name in ("h", "dx") else a for name, a in found.items() if a is not None}
 
 
 def _takes_c0(forward: Callable[..., Any]) -> bool:
@@ -92,11 +86,24 @@ def _takes_c0(forward: Callable[..., Any]) -> bool:
     return sum(p.kind in positional and p.default is p.empty for p in parameters) == 6
 
 
-class Student:
-    """The two functions under their contract. Every call gets copies of its own."""
+class Forward(NamedTuple):
+    """What `forward` gave, in float64, its cache, and the arrays that it was called with.
 
-    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any], contract: Contract):
+    coarsest: the smallest float type among what it was given and what it gave.
+    """
+
+    arrays: Arrays
+    cache: Any
+    inputs: Arrays
+    coarsest: np.dtype
+
+
+class Student:
+    """The two functions under their contract, for arrays of `dtype`. Every call gets copies of its own."""
+
+    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any], contract: Contract, dtype: np.dtype):
         self.functions, self.contract = (forward, backward), contract
+        self.coarsest_given = min(dtype, np.dtype(np.float64), key=lambda dtype: dtype.itemsize)
         for function, name, many in zip(
             self.functions, ("forward", "backward"), (contract.takes, (*contract.seeds, 0))
         ):
@@ -109,40 +116,41 @@ class Student:
             except TypeError:
                 wanted = contract.signatures[name == "backward"]
                 raise Broken(f"{name} is called as {wanted}; yours takes {signature}") from None
-        self.coarsest = np.dtype(np.float64)
 
-    def forward(self, case: Case) -> tuple[Arrays, Any, Arrays]:
-        """What `forward` gives, its cache, and the arrays that it was called with."""
+    def forward(self, case: Case) -> Forward:
         inputs = _copies(self.contract.inputs(case))
         result = self._call(0, list(inputs.values()))
         self._same(inputs, self.contract.inputs(case), "forward")
         *arrays, cache = self._parts(result, (*self.contract.gives, "cache"), "forward", 0)
         T, B, H = case.dout.shape
         shapes = [("T, B, H", (T, B, H))] if not self.contract.step else [("B, H", (B, H))] * len(arrays)
-        return self._checked(arrays, self.contract.gives, shapes, "forward"), cache, inputs
+        checked = self._checked(arrays, self.contract.gives, shapes, "forward")
+        return Forward(_in_float64(checked), cache, inputs, _coarsest(checked, self.coarsest_given))
 
-    def backward(self, case: Case, cache: Any, inputs: Arrays) -> Arrays:
-        """What `backward` gives. inputs: what `forward` was called with, which must stay as it was."""
+    def backward(self, case: Case, before: Forward) -> tuple[Arrays, np.dtype]:
+        """What `backward` gives, and the smallest float type up to here. Broken where it changes what it was given."""
         seeds = _copies(self.contract.adjoints(case))
-        result = self._call(1, [*seeds.values(), cache])
+        result = self._call(1, [*seeds.values(), before.cache])
         self._same(seeds, self.contract.adjoints(case), "backward")
-        self._same(inputs, self.contract.inputs(case), "backward")
+        self._same(before.inputs, self.contract.inputs(case), "backward")
         arrays = self._parts(result, self.contract.returns, "backward", 1)
         letters = _letters(self.contract)
-        shapes = [(letters[name], array.shape) for name, array in inputs.items()]
-        return self._checked(arrays, self.contract.returns, shapes, "backward")
+        shapes = [(letters[name], array.shape) for name, array in before.inputs.items()]
+        checked = self._checked(arrays, self.contract.returns, shapes, "backward")
+        return _in_float64(checked), _coarsest(checked, before.coarsest)
 
-    def run(self, case: Case) -> Arrays:
-        """Both, all results by name."""
-        out, cache, inputs = self.forward(case)
-        return out | self.backward(case, cache, inputs)
+    def run(self, case: Case) -> tuple[Arrays, np.dtype]:
+        """Both, all results by name, and the coarsest float type."""
+        before = self.forward(case)
+        grads, coarsest = self.backward(case, before)
+        return before.arrays | grads, coarsest
 
     def uses_up_the_cache(self, case: Case) -> bool:
         """Does `backward` answer otherwise when it is called again with the same cache?"""
-        _, cache, inputs = self.forward(case)
-        first = _copies(self.backward(case, cache, inputs))
+        before = self.forward(case)
+        first = _copies(self.backward(case, before)[0])
         try:
-            again = self.backward(case, cache, inputs)
+            again, _ = self.backward(case, before)
         except Broken:
             return True
         return any(not np.array_equal(first[name], again[name]) for name in first)
@@ -182,8 +190,6 @@ class Student:
             if found[one].shape != shape:
                 hint = _shape_hint(found[one].shape, shape, letters)
                 raise Broken(f"{one} must have shape ({letters}) = {shape}; found {found[one].shape}{hint}")
-            if found[one].dtype.itemsize < self.coarsest.itemsize:
-                self.coarsest = found[one].dtype
         for one, array in found.items():
             bad = np.argwhere(~np.isfinite(array))
             if len(bad):
@@ -191,7 +197,16 @@ class Student:
                 step = f", step {place[0] + 1}" if one in ("out", "dx") and not self.contract.step else ""
                 value = array[tuple(place)]
                 raise Broken(f"{one}{place.tolist()} is {value}{step}; {name} must give finite numbers")
-        return {one: array.astype(np.float64) for one, array in found.items()}
+        return found
+
+
+def _in_float64(arrays: Arrays) -> Arrays:
+    return {name: array.astype(np.float64) for name, array in arrays.items()}
+
+
+def _coarsest(arrays: Arrays, given: np.dtype) -> np.dtype:
+    """The smallest float type of these arrays and of what was there before."""
+    return min([given, *(array.dtype for array in arrays.values())], key=lambda dtype: dtype.itemsize)
 
 
 def _copies(arrays: Arrays) -> Arrays:

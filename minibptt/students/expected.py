@@ -16,7 +16,7 @@ from ..sequence import unroll
 from ..tape import Tape
 from . import by_hand
 from .by_hand import GATES, Arrays, Case
-from .contract import Contract, Student
+from .contract import Contract
 from .mistakes import Mistake
 
 CELLS: dict[str, Callable[..., Any]] = {
@@ -80,23 +80,24 @@ def on_the_tape(case: Case) -> Arrays:
 class Right:
     """What a case should give, and how far off each array may be. ValueError where rounding hides any difference."""
 
-    def __init__(self, student: Student, case: Case):
-        named = student.contract.named
-        exact, own = _as(case, np.float64), _as(case, student.coarsest)
+    def __init__(self, contract: Contract, case: Case, coarsest: np.dtype):
+        """coarsest: the smallest float type in use, whose rounding is allowed for."""
+        named = contract.named
+        exact, own = _as(case, np.float64), _as(case, coarsest)
         self.case, self.arrays, self.kept = exact, named(on_the_tape(case)), by_hand.forward(exact, {})[1]
         # Our own pass in the same float type shows what rounding alone costs on these inputs.
         out, kept = by_hand.forward(own, {})
         rounded = named(out | by_hand.backward(own, kept, {}))
-        tolerance = TOLERANCE.get(student.coarsest.itemsize, 1e-9)
+        tolerance = TOLERANCE.get(coarsest.itemsize, 1e-9)
         seeds = [np.abs(a).max(initial=0.0) for a in (exact.dout, exact.dc) if a is not None]
         floor = max(1.0, np.abs(exact.W_x).max(), np.abs(exact.W_h).max()) * max(seeds)
         self.limits: dict[str, float] = {}
         for name, right in self.arrays.items():
-            size = max(np.abs(right).max(), 1.0 if name in student.contract.gives else floor)
+            size = max(np.abs(right).max(), 1.0 if name in contract.gives else floor)
             self.limits[name] = max(tolerance * size, 30 * float(np.abs(rounded[name] - right).max()))
             if not self.limits[name] < 0.05 * size:
                 raise ValueError(
-                    f"nothing can be said about {name} on these inputs: rounding to {student.coarsest} alone moves it "
+                    f"nothing can be said about {name} on these inputs: rounding to {coarsest} alone moves it "
                     f"by {self.limits[name] / 30:.2g}. Take fewer steps, a smaller scale or dtype=float64"
                 )
 

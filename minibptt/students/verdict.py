@@ -46,12 +46,13 @@ class CellCheck:
 def judged(student: Student, case: Case) -> CellCheck:
     """What there is to say of a pass on one case. Broken where it does not keep its contract."""
     contract = student.contract
-    out, cache, inputs = student.forward(case)
-    right = Right(student, case)
+    before = student.forward(case)
+    out, right = before.arrays, Right(contract, case, before.coarsest)
     if right.differing(out):
         return _forward_differs(student, case, right, out)
-    grads = student.backward(case, cache, inputs)
-    right = Right(student, case)  # again: the gradients may be of a coarser type than the outputs
+    grads, coarsest = student.backward(case, before)
+    if coarsest != before.coarsest:
+        right = Right(contract, case, coarsest)
     if right.differing(grads):
         return _backward_differs(student, case, right, grads)
     notes = []
@@ -65,7 +66,7 @@ def judged(student: Student, case: Case) -> CellCheck:
     steps = "one step" if contract.step else f"T = {T} steps"
     message = (
         f"forward and backward agree with the tape: {contract.like}, {steps}, B = {B}, D = {D}, H = {H}, "
-        f"{student.coarsest}; largest relative error {worst[0]:.1g} ({worst[1]})"
+        f"{coarsest}; largest relative error {worst[0]:.1g} ({worst[1]})"
     )
     return CellCheck(True, message, notes=tuple(notes), **_evidence(student, case, out | grads, right))
 
