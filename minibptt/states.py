@@ -119,7 +119,10 @@ def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[A
                 f"{what} is a {there} array and must be a {name_of(xp)} one, like the weights. Start from "
                 f"zero_state(batch), or move it with mb.to_backend(h, {name_of(xp)!r})"
             )
-        dtype = z.dtype if zero is not None and not z.weak else None if weights is None else weights.dtype
+        if zero is not None and not z.weak:
+            dtype = z.dtype
+        else:
+            dtype = None if weights is None else weights.dtype
         if not h.weak and dtype is not None and _precision(h.dtype) != _precision(dtype):
             raise TypeError(
                 f"{what} is {h.dtype} and must be {dtype}, like the weights: two tensors of different float types do "
