@@ -13,11 +13,11 @@ from typing import Any
 
 
 def handlers(*numbers: int) -> dict[int, Any]:
-    """What these signals do now, without those that cannot be set: in another thread none, else what no Python set."""
+    """What these signals do now, of those that may be changed: outside the main thread none."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     found: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
-    return {number: handler for number, handler in found.items() if handler is not None}
+    return {number: handler for number, handler in found.items() if handler is not None}  # None: not Python's
 
 
 @contextmanager
