@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -13,17 +13,7 @@ from .backend import BackendError, host_array, is_array, library_of, name_of
 from .dispatch import op
 from .listing import counted
 from .tensor import Tensor
-
-
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axis` (None, a number or a tuple, negative counting from the end) as a tuple of numbers from 0."""
-    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    for a in axes:
-        if not isinstance(a, int | np.integer):
-            raise TypeError(f"axis must be None, a whole number or a tuple of them, found {axis!r}")
-        if not -ndim <= a < ndim:
-            raise ValueError(f"axis {a} does not exist in an array of {counted(ndim, 'axis', 'axes')}")
-    return tuple(sorted({a % ndim for a in axes}))
+from .why import axes_of
 
 
 @op
@@ -142,7 +132,7 @@ def _concatenate(xp, *xs, axis=0):
     return y, lambda g: xp.split(g, ends, axis=axis)
 
 
-def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+def concatenate(tensors: Iterable[Any], axis: int = 0) -> Tensor:
     """The tensors one after the other along `axis`. ValueError where there is none or the other sizes differ."""
     return _concatenate(*_some(tensors, "concatenate"), axis=axis)
 
@@ -156,15 +146,20 @@ def _stack(xp, *xs, axis=0):
     return y, lambda g: [g[(*place, i)] for i in range(n)]
 
 
-def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+def stack(tensors: Iterable[Any], axis: int = 0) -> Tensor:
     """The tensors side by side along a new axis. ValueError where there is none or the shapes differ."""
     return _stack(*_some(tensors, "stack"), axis=axis)
 
 
-def _some(tensors: Sequence[Any], name: str) -> list[Any]:
-    if isinstance(tensors, Tensor) or not len(tensors):
-        raise ValueError(f"{name} takes a list of at least one tensor")
-    return list(tensors)
+def _some(tensors: Iterable[Any], name: str) -> list[Any]:
+    if hasattr(tensors, "shape"):
+        raise ValueError(f"{name} takes a list of at least one tensor, found one alone, of shape {tensors.shape}")
+    if not isinstance(tensors, Iterable):
+        raise TypeError(f"{name} takes a list of at least one tensor, found {tensors!r:.60}")
+    given = list(tensors)
+    if not given:
+        raise ValueError(f"{name} takes a list of at least one tensor, found none")
+    return given
 
 
 @op
