@@ -90,19 +90,20 @@ def pick(xp, x, *, ids):
     return x.reshape(-1)[place].reshape(shape[:-1]), rule
 
 
-def check_ids(ids: Any, V: int, what: str) -> np.ndarray:
+def check_ids(ids: Any, V: int, what: str, name: str = "id") -> np.ndarray:
     """Token ids, checked on the host. TypeError where they are no integers, ValueError outside 0 … V − 1.
 
-    what: the name of the operation, for the message.
+    what: the name of the operation, name: what it calls one of them, for the message.
     """
-    ids = host_array(f"{what}: ids, which are checked on the host,", ids)
+    ids = host_array(f"{what}: the {name}s", ids)
     if ids.dtype.kind not in "iu":
-        raise TypeError(f"{what}: ids must be integers, found {ids.dtype}")
+        hint = f". Where they are whole, give {name}s.astype(int)" if ids.dtype.kind in "fb" else ""
+        raise TypeError(f"{what}: {name}s must be integers, found {ids.dtype}{hint}")
     wrong = np.argwhere((ids < 0) | (ids >= V))
     if wrong.size:
         place = tuple(wrong[0].tolist())
         raise ValueError(
-            f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({counted(len(wrong), 'such id')})"
+            f"{what}: {name} {ids[place]} at {place} is outside 0 … {V - 1} ({counted(len(wrong), f'such {name}')})"
         )
     return ids
 

@@ -1,0 +1,76 @@
+"""What a model, a loss, a figure or a mapping cannot take is refused by name, with what was expected."""
+
+import numpy as np
+import pytest
+
+import minibptt as mb
+
+X = np.zeros((6, 2, 3), np.float32)
+IDS = np.zeros((6, 2), int)
+CELL, LSTM = mb.RNNCell(3, 4, rng=0), mb.LSTMCell(3, 4, rng=0)
+MODEL = mb.Sequential(mb.LSTM(3, 4, rng=0), mb.Linear(4, 2, rng=0))
+READER = mb.Sequential(mb.Embedding(5, 3, rng=0), mb.RNN(3, 4, rng=0))
+LOGITS = np.zeros((6, 2, 5))
+THERE = mb.standin.xp.zeros(2)
+A_LIST = "generator: make it a list"
+
+SEQUENCES = {
+    "objects": (lambda: mb.unroll(CELL, X.astype(object)), TypeError, r"the sequence x .*found object of shape \(6, 2"),
+    "texts": (lambda: MODEL(X.astype(str)), TypeError, r"the sequence x .*found <U32 of shape \(6, 2, 3\)"),
+    "generator": (lambda: mb.unroll(CELL, (x for x in X)), TypeError, f"the sequence x .*found {A_LIST}"),
+    "dict": (lambda: MODEL({"x": X}), TypeError, "the sequence x .*found dict"),
+    "None": (lambda: MODEL(None), TypeError, "the sequence x .*found None"),
+    "ragged": (lambda: MODEL([[1.0], [2.0, 3.0]]), ValueError, "the sequence x: found a list .*tell the lengths"),
+    "lengths": (lambda: mb.unroll(CELL, X, lengths=(n for n in (1, 2))), ValueError, f"each row, found {A_LIST}"),
+    "mask": (lambda: mb.unroll(CELL, X, mask=(n for n in (1, 2))), ValueError, f"found {A_LIST}"),
+    "one row of ids": (lambda: READER(IDS[:, 0]), ValueError, r"found shape \(6,\)\. One row of ids is x\[:, None\]"),
+    "one row": (lambda: mb.unroll(CELL, X[:, 0]), ValueError, r"found shape \(6, 3\)\. One row is x\[:, None\]"),
+    "one row of numbers": (lambda: MODEL(X[:, 0, 0]), ValueError, r"one row of single numbers x\[:, None, None\]"),
+    "a class": (lambda: mb.unroll(mb.RNNCell, X), TypeError, "the class RNNCell is none: call it, to make a cell"),
+    "a class of layers": (lambda: mb.unroll(mb.RNN, X), TypeError, "the class RNN is none: call it"),
+    "a model": (lambda: mb.unroll(MODEL, X), TypeError, r"Sequential is none: call it: model\(x\)"),
+    "a state of text": (lambda: mb.unroll(CELL, X, "state"), TypeError, "the initial state of RNNCell .*found str"),
+    "a state's part": (lambda: mb.unroll(LSTM, X, ("a", "b")), TypeError, "the initial state of LSTMCell .*zero_state"),
+    "a state's part in a layer": (lambda: MODEL(X, ((("a", "b"),),)), TypeError, r"state of layer 0 \(LSTMCell\)"),
+    "one part of two": (lambda: mb.unroll(LSTM, X, np.zeros((2, 4))), ValueError, "has 2 parts, found one with 1"),
+    "one part too many": (lambda: mb.unroll(CELL, X, (X[0], X[0])), ValueError, "has 1 part, found one with 2"),
+    "reset": (lambda: mb.reset("a"), TypeError, "reset: the state must be a tensor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ask, error, words", SEQUENCES.values(), ids=SEQUENCES)
+def test_what_is_no_sequence_and_no_state_is_named(ask, error, words):
+    with pytest.raises(error, match=words):
+        ask()
+
+
+def test_what_the_hints_say_works():
+    mb.unroll(CELL, X[:, 0][:, None])
+    READER(IDS[:, 0][:, None])
+    mb.unroll(mb.RNNCell(3, 4), X, [[0.0] * 4] * 2)
+
+
+LOSSES = {
+    "floats": (lambda: mb.cross_entropy(LOGITS, IDS * 1.0), TypeError, r"found float64.*targets.astype\(int\)"),
+    "outside": (lambda: mb.cross_entropy(LOGITS, IDS + 7), ValueError, r"target 7 at \(0, 0\) .* \(12 such targets\)"),
+    "text": (lambda: mb.cross_entropy(LOGITS, "a"), TypeError, "cross_entropy: targets must be integers, found <U1"),
+    "no logits": (lambda: mb.cross_entropy(None, IDS), TypeError, "cross_entropy: the logits: .*found NoneType"),
+    "no prediction": (lambda: mb.mse(None, X), TypeError, "mse: the prediction: .*found NoneType"),
+    "no target": (lambda: mb.mse(X, None), TypeError, "mse: the target: .*found NoneType"),
+    "ids": (lambda: READER(X[..., 0]), TypeError, r"ids must be integers, found float32.*ids.astype\(int\)"),
+    "ids on a device": (lambda: mb.embedding(np.ones((3, 2)), THERE), mb.BackendError, "embedding: the ids"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ask, error, words", LOSSES.values(), ids=LOSSES)
+def test_a_loss_names_what_it_cannot_take(ask, error, words):
+    with pytest.raises(error, match=words):
+        ask()
+
+
+def test_the_cross_entropy_of_nothing_real_is_0_without_a_sign_and_its_gradient_0():
+    w = mb.parameter(LOGITS)
+    with mb.Tape() as tape:
+        loss = mb.cross_entropy(w, IDS, mask=np.zeros((6, 2)))
+    assert str(loss.item()) == "0.0"
+    assert not tape.gradient(loss, w).any()
