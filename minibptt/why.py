@@ -38,6 +38,11 @@ def why(name: str, values: Sequence[Any], static: dict[str, Any]) -> str | None:
         return reason(*values, **static)
     except (TypeError, ValueError) as error:  # of axes_of
         return str(error)
+    except (
+        AttributeError,
+        IndexError,
+    ):  # what is looked for is not even there; no explanation may hide the error itself
+        return None
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -87,7 +92,7 @@ def _where(x: Any, y: Any, *, condition: Any) -> str | None:
 
 
 def _matmul(a: Any, b: Any) -> str | None:
-    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+    if np.ndim(a) < 2 or np.ndim(b) < 2 or a.shape[-1] != b.shape[-2]:
         return None  # which it says itself
     reason = meeting([a.shape[:-2], b.shape[:-2]])
     return reason and f"of these stacks of matrices, without the last two axes, {reason}"
@@ -188,6 +193,8 @@ def _getitem(x: Any, *, index: Any) -> str | None:
             found = f"an array of {p.dtype}" if is_array(p) else repr(p)
             return f"an index is whole numbers, slices, ..., None and arrays of integers or booleans; found {found}"
         parts.append(p)
+    if sum(p is ... for p in parts) > 1:
+        return "an index may hold one ..., which stands for all axes that are not named; found more"
     used = sum(p.ndim if is_array(p) and p.dtype.kind == "b" else 1 for p in parts if p is not None and p is not ...)
     if used > x.ndim:
         return (

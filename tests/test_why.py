@@ -19,6 +19,7 @@ FOREIGN = re.compile(
 CASES = {
     **{name: (lambda name=name: getattr(mb, name)(W, V), "axis −1 has the sizes 3 and 2") for name in ELEMENTWISE},
     "matmul": (lambda: mb.matmul(np.ones((2, 3, 4)), np.ones((3, 4, 2))), "axis −1 has the sizes 2 and 3"),
+    "matmul: a number": (lambda: mb.matmul(W, 3), "needs at least one axis on each side; for a number use"),
     "where: inputs": (lambda: mb.where(W.value > 0, W, V), r"the condition \(6, 2, 3\), x .* and y \(6, 2, 2\)"),
     "where: condition": (lambda: mb.where([True] * 5, W, W), r"the condition \(5,\), .*sizes 5 and 3"),
     "where: ragged": (lambda: mb.where(RAGGED, W, W), "the condition is a list whose rows have different lengths"),
@@ -54,6 +55,7 @@ CASES = {
     "index: many": (lambda: W[0, 0, 0, 0], "4 axes are indexed, too many: there are 3"),
     "index: booleans": (lambda: W[:, [True]], r"booleans must have the shape .*\(2,\), found \(1,\)"),
     "index: ragged": (lambda: W[[[0], [1, 2]]], "the index is a list whose rows have different lengths"),
+    "index: two ...": (lambda: W[..., 0, ...], "may hold one ..., which stands"),
     "index: two": (lambda: W[[0, 1], [0, 1, 1]], "sizes 2 and 3"),
     "embedding": (lambda: mb.embedding(W, [1]), r"the table must be \(V, D\).*found shape \(6, 2, 3\)"),
     "tanh": (lambda: mb.tanh(RAGGED), "rows have different lengths"),
