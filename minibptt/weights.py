@@ -63,8 +63,9 @@ def _check_gradients(layer: Module, gradients: Any) -> None:
             raise ValueError(
                 f"{asked}; there is none for {name!r}, only for {', '.join(map(str, gradients)) or 'none'}"
             )
-        if np.shape(gradients[name]) != p.shape:
-            raise ValueError(f"{asked}; {name!r} has shape {p.shape}, its gradient {np.shape(gradients[name])}")
+        shape = getattr(gradients[name], "shape", ())
+        if shape != p.shape:
+            raise ValueError(f"{asked}; {name!r} has shape {p.shape}, its gradient {shape}")
 
 
 # --- other libraries -------------------------------------------------------------------------------------------

@@ -83,8 +83,9 @@ def _one_axis(axis: Any, ndim: int) -> None:
 
 
 def _where(x: Any, y: Any, *, condition: Any) -> str | None:
+    condition = getattr(condition, "value", condition)
     try:
-        of_condition = np.shape(getattr(condition, "value", condition))
+        of_condition = condition.shape if is_array(condition) else np.shape(condition)
     except ValueError:
         return f"the condition is a {RAGGED}"
     shapes = [of_condition, getattr(x, "shape", ()), getattr(y, "shape", ())]
@@ -92,7 +93,7 @@ def _where(x: Any, y: Any, *, condition: Any) -> str | None:
 
 
 def _matmul(a: Any, b: Any) -> str | None:
-    if np.ndim(a) < 2 or np.ndim(b) < 2 or a.shape[-1] != b.shape[-2]:
+    if not is_array(a) or not is_array(b) or a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         return None  # which it says itself
     reason = meeting([a.shape[:-2], b.shape[:-2]])
     return reason and f"of these stacks of matrices, without the last two axes, {reason}"

@@ -144,7 +144,6 @@ def test_gradients_are_scaled_by_every_kind_of_number(factor):
     for found, expected in ((g * factor, g["1.b"] * factor), (g / factor, g["1.b"] / factor)):
         np.testing.assert_allclose(found["1.b"], expected, rtol=1e-6)
         assert found["1.b"].dtype == np.float32
-    assert mb.split_gates(MODEL, g)["f"]["b"].shape == (4,)
 
 
 MEASUREMENTS = {
@@ -165,3 +164,10 @@ def test_what_cannot_be_measured_is_said_before_anything_is(ask, error, words, m
     monkeypatch.setitem(sweep.__globals__, "timed", None)
     with pytest.raises(error, match=words):
         ask()
+
+
+def test_gates_of_gradients_are_split_wherever_they_are(xp):
+    there = mb.Gradients({name: xp.asarray(mb.to_numpy(g)) for name, g in gradients().items()})
+    found = mb.split_gates(MODEL, there)["f"]["b"]
+    assert type(found) is xp.ndarray
+    np.testing.assert_array_equal(mb.to_numpy(found), mb.to_numpy(there["0.0.b"])[4:8])

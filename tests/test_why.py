@@ -90,3 +90,21 @@ def test_an_operation_of_ones_own_keeps_its_own_words():
             outer(W, V)
     finally:
         del OPERATIONS["outer"]
+
+
+def test_the_words_are_the_same_wherever_the_arrays_are(xp):
+    w, v = mb.Tensor(xp.asarray(np.ones((6, 2, 3))), "W"), mb.Tensor(xp.asarray(np.ones((6, 2, 2))), "V")
+    flags = xp.asarray(np.ones(5, bool))
+    for ask, words in [
+        (lambda: w + v, "axis −1 has the sizes 3 and 2"),
+        (lambda: mb.matmul(w, 3), "needs at least one axis"),
+        (lambda: mb.matmul(w[:2], mb.transpose(w[:3], (0, 2, 1))), "axis −1 has the sizes 2 and 3"),
+        (lambda: mb.where(flags, w, w), r"the condition \(5,\)"),
+        (lambda: mb.stack([w, v]), "all must have one shape"),
+        (lambda: mb.softmax(w, 9), "axis 9 does not exist"),
+        (lambda: mb.max(w[:0]), "no largest of no elements"),
+        (lambda: w[9], "no place 9 on axis 0"),
+        (lambda: w[flags], r"booleans must have the shape .*, \(6,\), found \(5,\)"),
+    ]:
+        with pytest.raises((ValueError, IndexError), match=words):
+            ask()
