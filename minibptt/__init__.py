@@ -88,6 +88,8 @@ if _typing.TYPE_CHECKING:  # the names of _LATER, for those who read the code wi
 
 __version__ = "0.1.0"
 
+# Of the modules only `weights`: with `plots`, `from minibptt import *` would load matplotlib, and `standin` is no part
+# of a model. Both are there as mb.plots and mb.standin.
 __all__ = [
     "GRU", "LSTM", "RNN", "SGD", "Adam", "BackendError", "Cell", "CellCheck", "CheckpointError", "Comparison",
     "Contributions", "Derivation", "Dropout", "Embedding", "GRUCell", "GradientCheck", "GradientError", "Gradients",

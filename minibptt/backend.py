@@ -44,6 +44,19 @@ def library_of(array: Array) -> ModuleType:
     return library
 
 
+RAGGED = "list whose rows have different lengths, which makes no array: pad them to one length"
+
+
+def _from_lists(x: Any, library: ModuleType) -> Array:
+    """Lists and numbers as an array of `library`. ValueError for lists of different lengths."""
+    try:
+        return library.asarray(x)
+    except ValueError:
+        if isinstance(x, list | tuple):
+            raise ValueError(f"found a {RAGGED}") from None
+        raise
+
+
 def as_array(x: Any, library: ModuleType | None = None) -> Array:
     """`x` as an array: an array stays in its own library, lists and numbers go to `library` (default: current).
 
@@ -55,7 +68,7 @@ def as_array(x: Any, library: ModuleType | None = None) -> Array:
         raise TypeError("a NumPy masked array would lose its mask here: give x.filled(0) and mask=~x.mask")
     if isinstance(x, np.ndarray | np.generic):
         return np.asarray(x)
-    return (library or _current).asarray(x)
+    return _from_lists(x, library or _current)
 
 
 def name_of(library: ModuleType) -> str:
@@ -194,7 +207,7 @@ def to_numpy(x: Any) -> np.ndarray:
     if is_array(x):
         return x.get()
     try:
-        return np.asarray(x)
+        return _from_lists(x, np)
     except TypeError:
         if isinstance(x, list | tuple):
             raise TypeError("to_numpy takes one tensor; a state on a device: mb.to_backend(state, 'numpy')") from None
@@ -215,7 +228,10 @@ def host_array(what: str, x: Any) -> np.ndarray:
     x = getattr(x, "value", x)
     if is_array(x) and library_of(x) is not np:
         raise BackendError(f"{what} must be on the host; found a {name_of(library_of(x))} array: use mb.to_numpy(x)")
-    return np.asarray(x)
+    try:
+        return _from_lists(x, np)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 @functools.cache

@@ -129,6 +129,11 @@ def benchmark(
         raise ValueError(f"benchmark: seconds must be a number of at least 0, found {seconds!r}")
     if isinstance(backends, str | ModuleType):
         raise TypeError(f"benchmark: backends is a list of them, [{backends!r}]; found one alone")
+    if backends is not None and not isinstance(backends, Iterable):
+        raise TypeError(f"benchmark: backends is a list of names, such as ['numpy', 'cupy']; found {backends!r}")
+    for what, text in (("title", title), ("cell", cell or "")):
+        if not isinstance(text, str):
+            raise TypeError(f"benchmark: {what} is a text, found {text!r}")
     x = sequence_input(getattr(x, "value", x))
     given = available_backends() if backends is None else list(backends)
     if not given:
@@ -184,14 +189,25 @@ def sweep(
 ) -> Benchmark:
     """`benchmark` for every combination of cell, H (and D = H), B and T. progress: called with (done, of).
 
-    ValueError for an unknown cell and where there is nothing to measure.
+    ValueError for an unknown cell and where there is nothing to measure, TypeError for one thing where a list belongs.
     """
     from .timings import Benchmark
 
-    cells, several = list(cells), [(H, B, T) for T in lengths for B in batches for H in hidden]
-    unknown = [cell for cell in cells if cell not in CELLS]
-    if unknown or not cells or not several:
-        raise ValueError(f"sweep: cells are {', '.join(CELLS)}, and each of H, B and T needs a value; found {cells}")
+    sizes = {"hidden": hidden, "batches": batches, "lengths": lengths}
+    for what, given in {"cells": cells, **sizes}.items():
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise TypeError(f"sweep: {what} is a list of them, [{given!r}]; found one alone")
+    cells, (hidden, batches, lengths) = list(cells), map(list, sizes.values())
+    for what, numbers in {"hidden": hidden, "batches": batches, "lengths": lengths}.items():
+        for size in numbers:
+            check_size("sweep", **{f"each of {what}": size})
+    several = [(H, B, T) for T in lengths for B in batches for H in hidden]
+    if not cells or not several:
+        empty = [what for what, given in [("cells", cells), *zip(sizes, (hidden, batches, lengths))] if not given]
+        raise ValueError(f"sweep: there is nothing to measure, for {' and '.join(empty)} is empty")
+    for cell in cells:
+        if cell not in CELLS:
+            raise ValueError(f"sweep: a cell is one of {', '.join(map(repr, CELLS))}; found {cell!r}")
     parts = []
     for cell in cells:
         for H, B, T in several:

@@ -15,6 +15,9 @@ from .commands.output import version
 from .listing import printable
 from .signals import handled, handlers
 
+SIZES = {"hidden", "batch", "length", "steps", "draws"}  # options that are sizes of arrays
+# What NumPy and Python say, in other errors than MemoryError, of arrays beyond 2⁶³ bytes and sizes beyond 2⁶³.
+TOO_LARGE = ("Maximum allowed dimension exceeded", "array is too big", "Python int too large")
 COMMANDS = (compare, derive, explore, train, sample, benchmark, lessons, doctor)
 
 
@@ -25,16 +28,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with handled(_stop, handlers(signal.SIGTERM)):
             options.run(options)
-    except (ValueError, TypeError, BackendError, MemoryError, OSError) as error:
+    except (ValueError, TypeError, BackendError, MemoryError, OSError, OverflowError) as error:
         if os.environ.get("MINIBPTT_TRACEBACK"):
             raise
         text = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, MemoryError) or text.startswith(TOO_LARGE):
+            text = f"this does not fit into memory ({text}). {_largest(options)}"
         print(printable(f"minibptt: {text}", sys.stderr), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nminibptt: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _largest(options: argparse.Namespace) -> str:
+    """The largest size that was asked for, which most likely is the one to make smaller."""
+    given = {name: value for name, value in vars(options).items() if name in SIZES}
+    sizes = [(n, name) for name, value in given.items() for n in (value if isinstance(value, list) else [value]) if n]
+    if not sizes:
+        return "Give a smaller input"
+    n, name = max(sizes)
+    return f"Give smaller sizes; the largest here is --{name} {n}"
 
 
 def _stop(*_: Any) -> None:

@@ -25,6 +25,7 @@ from .backend import BackendError, as_array, current_library, is_array, library_
 from .nest import leaves
 from .tape import Tape, open_tape
 from .tensor import Steps, Tensor
+from .why import why
 
 OPERATIONS: dict[str, Callable[..., Any]] = {}  # every operation by name; the tests go through this table
 _NUMBERS = frozenset((int, float, bool, complex))  # Python numbers adapt to an array's dtype by themselves
@@ -85,7 +86,7 @@ def _apply(
     try:
         y, rule = function(xp, *values, **static)
     except (TypeError, ValueError, IndexError) as error:
-        raise _explained(error, name, inputs, values, tape) from error
+        raise _explained(error, name, inputs, values, static, tape) from error
     several = isinstance(y, tuple)
     results = y if several else (y,)
     if type(results[0]) is not xp.ndarray:  # NumPy's reductions give scalars
@@ -165,7 +166,7 @@ def _numbers(name: str, i: int, v: Any, xp: Any) -> Any:
     if isinstance(v, list | tuple) and any(isinstance(leaf, Tensor) for _, leaf in leaves(v)):
         raise TypeError(f"{name}: input {i + 1} is a list of tensors; join them with mb.stack or mb.concatenate")
     try:
-        host = v if is_array(v) else np.asarray(v)
+        host = v if is_array(v) else as_array(v, np)
     except ValueError as error:
         raise TypeError(f"{name}: input {i + 1} is no array of numbers: {error}") from None
     if host.dtype.kind not in "biufc":
@@ -203,16 +204,22 @@ def _two_libraries(name: str, inputs: Sequence[Any]) -> BackendError:
 
 
 def _explained(
-    error: Exception, name: str, inputs: Sequence[Any], values: Sequence[Any], tape: Tape | None
+    error: Exception,
+    name: str,
+    inputs: Sequence[Any],
+    values: Sequence[Any],
+    static: dict[str, Any],
+    tape: Tape | None,
 ) -> Exception:
-    """The same kind of error, naming the step, the operation and the shapes that it met."""
+    """The same kind of error, naming the step, the operation, the shapes that it met and what is wrong with them."""
     where = f"step {tape.step}: " if tape is not None and tape.step is not None else ""
     shapes = [
         f"{x.label} {x.shape}" if isinstance(x, Tensor) else str(getattr(v, "shape", v))
         for x, v in zip(inputs[:8], values)
     ]
     kind = next(k for k in (TypeError, ValueError, IndexError) if isinstance(error, k))
-    return kind(f"{where}{name}({', '.join(shapes)}): {str(error).removeprefix(f'{name}: ')}")
+    reason = why(name, values, static) or str(error).removeprefix(f"{name}: ")
+    return kind(f"{where}{name}({', '.join(shapes)}): {reason}")
 
 
 def _constant(value: Any) -> Any:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
-from .backend import Array, library_of
+from .backend import Array, is_array, library_of
 
 
 class Gradients(Mapping[str, Array]):
-    """Gradients by parameter name. Immutable as a mapping; arithmetic makes new ones.
+    """Gradients by parameter name. Immutable as a mapping; arithmetic makes new ones. TypeError for what is no array.
 
     Two Gradients meet only where they have the same names and shapes: ValueError otherwise.
     """
@@ -23,7 +24,12 @@ class Gradients(Mapping[str, Array]):
     __array_ufunc__ = None  # so that a NumPy number on the left asks the Gradients
 
     def __init__(self, arrays: Mapping[str, Array]):
+        if not isinstance(arrays, Mapping):
+            raise TypeError(f"Gradients are arrays by parameter name, a mapping; found {type(arrays).__name__}")
         self._arrays = dict(arrays)
+        for name, g in self._arrays.items():
+            if not is_array(g) and not isinstance(g, np.generic):
+                raise TypeError(f"Gradients are arrays by parameter name; {name!r} is {type(g).__name__}")
 
     def __getitem__(self, name: str) -> Array:
         try:
@@ -75,16 +81,19 @@ class Gradients(Mapping[str, Array]):
     def __sub__(self, other: object) -> Gradients:
         return self._map(other, lambda a, b: a - b)
 
-    def __mul__(self, factor: float) -> Gradients:
+    def __mul__(self, factor: Any) -> Gradients:
         if isinstance(factor, Mapping):
             raise TypeError("Gradients are scaled by a number; for the inner product use a.dot(b)")
         factor = factor.item() if isinstance(factor, np.generic) else factor  # a Python number keeps the dtype
+        if not isinstance(factor, Number) and not (is_array(factor) and factor.ndim == 0):
+            found = f"an array of shape {factor.shape}" if is_array(factor) else repr(factor)
+            raise TypeError(f"Gradients are scaled by a number; found {found:.60}")
         return Gradients({name: g * factor for name, g in self.items()})
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> Gradients:
-        return self * (1 / divisor)
+        return self * (1 / divisor if isinstance(divisor, Number) or is_array(divisor) else divisor)
 
     def __neg__(self) -> Gradients:
         return self * -1

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .backend import as_array, host_array
+from .backend import host_array
 from .places import check_ids
 from .sequence import hide_padding, real_steps
 from .tensor import Tensor
@@ -48,8 +48,10 @@ def cross_entropy(
     logits: (…, V), (T, B, …, V) where lengths or a mask is given. target: host integers (…), 0 ≤ id < V.
     count: what to divide by instead, in targets. ValueError for shapes that differ and ids out of range.
     """
-    logits = logits if isinstance(logits, Tensor) else Tensor(logits)
+    logits = logits if isinstance(logits, Tensor) else _given("cross_entropy: the logits", logits)
     target = host_array("cross_entropy: the target", target)
+    if target.dtype.kind not in "biufc":
+        raise TypeError(f"cross_entropy: targets must be integers, found {target.dtype}")
     if logits.ndim < 1 or logits.shape[:-1] != target.shape:
         raise ValueError(
             f"cross_entropy: logits {logits.shape} need targets of shape {logits.shape[:-1]}, found {target.shape}"
@@ -59,16 +61,25 @@ def cross_entropy(
     if real is not None:
         logits, target = hide_padding(logits, real), hide_padding(target, real).value
         entries = int(real.sum()) * math.prod(target.shape[2:])
-    target = check_ids(target, logits.shape[-1], "cross_entropy")
+    target = check_ids(target, logits.shape[-1], "cross_entropy", "target")
     chosen = ops.pick(ops.log_softmax(logits), ids=target)
     if real is not None:
         chosen = hide_padding(chosen, real)
-    return ops.sum(chosen) * (-1 / _divisor("cross_entropy", entries, count))
+    divisor = _divisor("cross_entropy", entries, count)
+    return ops.sum(chosen) * (-1 / divisor if entries else 1.0)  # of nothing 0, not −0
 
 
 def _both(prediction: Any, target: Any) -> tuple[Any, Any]:
-    prediction = prediction if isinstance(prediction, Tensor) else Tensor(prediction, weak=True)
-    return prediction, target if isinstance(target, Tensor) else as_array(target)
+    prediction = prediction if isinstance(prediction, Tensor) else _given("mse: the prediction", prediction, weak=True)
+    return prediction, target if isinstance(target, Tensor) else _given("mse: the target", target).value
+
+
+def _given(what: str, x: Any, weak: bool = False) -> Tensor:
+    """What is no tensor as one; the errors name it."""
+    try:
+        return Tensor(x, weak=weak)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
 
 
 def _real(what: str, shape: tuple[int, ...], lengths: Any, mask: Any) -> np.ndarray | None:

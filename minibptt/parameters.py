@@ -48,7 +48,7 @@ def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Arr
     numbers = isinstance(value, np.generic) or is_array(value)
     if not numbers:
         try:
-            host = np.asarray(value)
+            host = as_array(value, np)
         except ValueError as error:
             raise TypeError(f"{what} needs numbers, found {type(value).__name__}: {error}") from None
         if host.dtype.kind not in "biufc":
@@ -91,7 +91,10 @@ def assign(parameter: Parameter, value: Any) -> None:
         raise BackendError(
             f"assign: {parameter.label} is a {name_of(library)} array, its new value a {name_of(library_of(value))} one"
         )
-    new = library.array(as_array(value, library))
+    try:
+        new = library.array(as_array(value, library))
+    except ValueError as error:
+        raise ValueError(f"assign: the new value of {parameter.label}, of shape {old.shape}: {error}") from None
     if (new.dtype.kind == "c" and old.dtype.kind != "c") or new.dtype.kind not in "biufc":
         raise TypeError(f"assign: {parameter.label} is {old.dtype}, the new value is {new.dtype}")
     if new.shape != old.shape:

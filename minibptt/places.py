@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -13,17 +13,7 @@ from .backend import BackendError, host_array, is_array, library_of, name_of
 from .dispatch import op
 from .listing import counted
 from .tensor import Tensor
-
-
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axis` (None, a number or a tuple, negative counting from the end) as a tuple of numbers from 0."""
-    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    for a in axes:
-        if not isinstance(a, int | np.integer):
-            raise TypeError(f"axis must be None, a whole number or a tuple of them, found {axis!r}")
-        if not -ndim <= a < ndim:
-            raise ValueError(f"axis {a} does not exist in an array of {counted(ndim, 'axis', 'axes')}")
-    return tuple(sorted({a % ndim for a in axes}))
+from .why import axes_of
 
 
 @op
@@ -100,19 +90,20 @@ def pick(xp, x, *, ids):
     return x.reshape(-1)[place].reshape(shape[:-1]), rule
 
 
-def check_ids(ids: Any, V: int, what: str) -> np.ndarray:
+def check_ids(ids: Any, V: int, what: str, name: str = "id") -> np.ndarray:
     """Token ids, checked on the host. TypeError where they are no integers, ValueError outside 0 … V − 1.
 
-    what: the name of the operation, for the message.
+    what: the name of the operation, name: what it calls one of them, for the message.
     """
-    ids = host_array(f"{what}: ids, which are checked on the host,", ids)
+    ids = host_array(f"{what}: the {name}s", ids)
     if ids.dtype.kind not in "iu":
-        raise TypeError(f"{what}: ids must be integers, found {ids.dtype}")
+        hint = f". Where they are whole, give {name}s.astype(int)" if ids.dtype.kind in "fb" else ""
+        raise TypeError(f"{what}: {name}s must be integers, found {ids.dtype}{hint}")
     wrong = np.argwhere((ids < 0) | (ids >= V))
     if wrong.size:
         place = tuple(wrong[0].tolist())
         raise ValueError(
-            f"{what}: id {ids[place]} at {place} is outside 0 … {V - 1} ({counted(len(wrong), 'such id')})"
+            f"{what}: {name} {ids[place]} at {place} is outside 0 … {V - 1} ({counted(len(wrong), f'such {name}')})"
         )
     return ids
 
@@ -142,7 +133,7 @@ def _concatenate(xp, *xs, axis=0):
     return y, lambda g: xp.split(g, ends, axis=axis)
 
 
-def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+def concatenate(tensors: Iterable[Any], axis: int = 0) -> Tensor:
     """The tensors one after the other along `axis`. ValueError where there is none or the other sizes differ."""
     return _concatenate(*_some(tensors, "concatenate"), axis=axis)
 
@@ -156,15 +147,20 @@ def _stack(xp, *xs, axis=0):
     return y, lambda g: [g[(*place, i)] for i in range(n)]
 
 
-def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+def stack(tensors: Iterable[Any], axis: int = 0) -> Tensor:
     """The tensors side by side along a new axis. ValueError where there is none or the shapes differ."""
     return _stack(*_some(tensors, "stack"), axis=axis)
 
 
-def _some(tensors: Sequence[Any], name: str) -> list[Any]:
-    if isinstance(tensors, Tensor) or not len(tensors):
-        raise ValueError(f"{name} takes a list of at least one tensor")
-    return list(tensors)
+def _some(tensors: Iterable[Any], name: str) -> list[Any]:
+    if hasattr(tensors, "shape"):
+        raise ValueError(f"{name} takes a list of at least one tensor, found one alone, of shape {tensors.shape}")
+    if not isinstance(tensors, Iterable):
+        raise TypeError(f"{name} takes a list of at least one tensor, found {tensors!r:.60}")
+    given = list(tensors)
+    if not given:
+        raise ValueError(f"{name} takes a list of at least one tensor, found none")
+    return given
 
 
 @op

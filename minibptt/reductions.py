@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .dispatch import op, real_only
-from .places import axes_of
+from .why import axes_of
 
 
 def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:

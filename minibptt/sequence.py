@@ -16,7 +16,7 @@ from . import ops
 from .backend import as_array, host_array, library_of
 from .cells.base import Cell
 from .listing import counted
-from .module import check_size, first_array
+from .module import Module, check_size, first_array
 from .nest import leaves
 from .passes import run_explicitly
 from .states import choose, cut_by_layer, in_layer, initial, over_rows, parts_in_words, who
@@ -48,13 +48,18 @@ def unroll(
     return (output, next state), and for one without explicit passes where they are asked for.
     """
     if not isinstance(cell, Cell):
-        hint = "call it: model(x)" if hasattr(cell, "zero_state") else "make it a subclass of minibptt.Cell"
-        raise TypeError(f"unroll takes a cell; {type(cell).__name__} is none: {hint}")
+        found, hint = type(cell).__name__, "make it a subclass of minibptt.Cell"
+        if isinstance(cell, type):
+            found, hint = f"the class {cell.__name__}", "call it, to make a cell of it"
+        if isinstance(cell, Module):
+            hint = "call it: model(x)"
+        raise TypeError(f"unroll takes a cell; {found} is none: {hint}")
     x = sequence_input(x)
     known = hasattr(cell, "forward") or hasattr(cell, "entries")  # the built-in cells, and stacks of them
     D = getattr(cell, "D", None) if known else None
     if D is not None and (x.ndim != 3 or x.shape[2] != D):
-        raise ValueError(f"{who(cell)} takes sequences (T, B, D = {D}), time first; found shape {x.shape}")
+        hint = ". One row is x[:, None]" if x.ndim == 2 and x.shape[1] == D else ""
+        raise ValueError(f"{who(cell)} takes sequences (T, B, D = {D}), time first; found shape {x.shape}{hint}")
     T, B = x.shape[:2]
     real = real_steps(T, B, lengths, mask)
     resets = flags("resets", resets, T, B)
@@ -132,10 +137,10 @@ def real_steps(T: int, B: int, lengths: Any = None, mask: Any = None) -> np.ndar
     """Where the steps are real, (T, B) on the host; None where all of them are. ValueError where shapes don't fit."""
     real = flags("mask", mask, T, B)
     if lengths is not None:
-        lengths = host_array("lengths", lengths)
+        given, lengths = lengths, host_array("lengths", lengths)
         if lengths.shape != (B,) or lengths.dtype.kind not in "iu":
             raise ValueError(
-                f"lengths must be {counted(B, 'whole number')}, found {lengths.dtype} of shape {lengths.shape}"
+                f"lengths must be {counted(B, 'whole number')}, one for each row, found {_found(given, lengths)}"
             )
         if lengths.size and not (lengths.min() >= 0 and lengths.max() <= T):
             raise ValueError(f"lengths must lie between 0 and T = {T}, found {lengths.min()} … {lengths.max()}")
@@ -175,23 +180,44 @@ def _over_entries(real: np.ndarray, x: Any) -> Any:
 
 
 def sequence_input(x: Any) -> Any:
-    """x as a tensor or an array. ValueError where it is no sequence (T, B, …) with T ≥ 1 and B ≥ 1."""
-    if x is None or isinstance(x, str):
-        raise TypeError(f"a sequence is an array or a tensor (T, B, …), found {x!r}")
-    if not isinstance(x, Tensor):
-        x = as_array(x)
-    if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 1:
-        raise ValueError(f"a sequence of T ≥ 1 steps and B ≥ 1 rows is (T, B, …), time first; found shape {x.shape}")
-    return x
+    """x as a tensor or an array. ValueError where it is no sequence (T, B, …) with T ≥ 1 and B ≥ 1.
+
+    TypeError for what holds no numbers.
+    """
+    if isinstance(x, Tensor):
+        array = x
+    else:
+        try:
+            array = as_array(x)
+        except ValueError as error:
+            raise ValueError(f"the sequence x: {error}, and tell the lengths") from None
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"the sequence x is an array or a tensor of numbers (T, B, …), found {_found(x, array)}")
+    if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
+        hint = ""
+        if array.ndim == 1 and array.size:
+            hint = f". One row of ids is {'x' if array.dtype.kind in 'iu' else 'ids'}[:, None]"
+            hint += "" if array.dtype.kind in "iu" else ", one row of single numbers x[:, None, None]"
+        raise ValueError(
+            f"a sequence of T ≥ 1 steps and B ≥ 1 rows is (T, B, …), time first; found shape {array.shape}{hint}"
+        )
+    return array
+
+
+def _found(given: Any, array: Any) -> str:
+    """What was given in words: an array by its dtype and shape, what makes none by its type."""
+    if hasattr(given, "dtype") or array.ndim:
+        return f"{array.dtype} of shape {array.shape}"
+    return repr(given) if isinstance(given, str | int | float | None) else f"{type(given).__name__}: make it a list"
 
 
 def flags(what: str, given: Any, T: int, B: int) -> np.ndarray | None:
     """A mask or resets as booleans (T, B) on the host. ValueError for another shape and for other numbers."""
     if given is None:
         return None
-    given = host_array(what, given)
+    was, given = given, host_array(what, given)
     if given.shape != (T, B):
-        raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {given.shape}")
+        raise ValueError(f"{what} must have shape (T, B) = {(T, B)}, found {given.shape or _found(was, given)}")
     if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
         found = next((v for v in given.flat if v not in (0, 1)), None)
         raise ValueError(f"{what} must hold true and false (or 1 and 0), found {found!r} ({given.dtype})")

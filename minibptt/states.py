@@ -100,11 +100,11 @@ def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[A
         zero = tensors(cell.zero_state(B)) if has_zero else None
     if state is None:
         return zero, zero
-    state = tensors(state)
+    state = as_state(f"the initial state of {who(cell)}", state)
     found = list(leaves(state))
     expected = found if zero is None else list(leaves(zero))
     if len(found) != len(expected):
-        raise ValueError(f"the state of {who(cell)} has {len(expected)} part(s), found one with {len(found)}")
+        raise ValueError(f"the state of {who(cell)} has {counted(len(expected), 'part')}, found one with {len(found)}")
     if [path for path, _ in found] != [path for path, _ in expected]:
         raise ValueError(
             f"the state of {who(cell)} has the form {parts_in_words([path for path, _ in expected])}, found one "
@@ -134,6 +134,16 @@ def initial(cell: Any, state: Any, B: int, xp: Any, needs_zero: bool) -> tuple[A
                 "to it"
             )
     return state, zero
+
+
+def as_state(what: str, state: Any) -> Any:
+    """`state` with its leaves as tensors. what: its name in the TypeError where something in it is no array."""
+    try:
+        return tensors(state)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{what} must be a tensor, or a tuple, list or dict of them, as zero_state(batch) gives it: {error}"
+        ) from None
 
 
 def _precision(dtype: Any) -> np.dtype:
@@ -204,7 +214,7 @@ def reset(state: Any, rows: Any = None) -> Any:
     `zero_state` is something else: inside a sequence, `resets=` goes back to that.
     ValueError for rows that are not there and for states of different numbers of rows.
     """
-    state = tensors(state)
+    state = as_state("reset: the state", state)
     if rows is None:
         return map_nest(lambda h: Tensor(library_of(h.value).zeros_like(h.value), h.name, h.weak), state)
     sizes = {h.shape[0] if h.ndim else 0 for _, h in leaves(state)}

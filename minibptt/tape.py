@@ -234,8 +234,8 @@ class Tape(Questions):
         """Drop the records that are older than the last `steps` steps by the clock.
 
         Gradients then reach back no further: a sliding window, for weights that stay as they are. A record of many
-        steps (engine="explicit") stays whole as long as its last step does. Where
-        weights move between overlapping windows, recompute the window from the state stored at its start.
+        steps (engine="explicit") stays whole as long as its last step does. Where weights move between overlapping
+        windows, recompute the window from the state stored at its start.
         What is dropped counts as a constant, and no error says so. That holds for losses too: of a sum of losses that
         grows with the steps, total = total + loss_t, the older additions are dropped, and the gradient of total is
         that of the last few losses alone. Ask for the gradient of each loss while its records are there, and add up

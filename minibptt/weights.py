@@ -17,7 +17,7 @@ from .archive import CheckpointError, replacing
 from .backend import Array, library_of, to_backend, to_numpy
 from .cells import Cell
 from .layouts import Arrays, cells_of, give, shapes_of, take
-from .module import Module
+from .module import Module, check_model
 from .parameters import assign
 from .saving import misfits
 
@@ -27,8 +27,12 @@ def split_gates(layer: Module, gradients: Mapping[str, Array] | None = None) -> 
 
     For several cells, a layer with layers=2 or a Sequential, cell → gate → parameter, cells named by their path ("0",
     "1.0"). gradients: show these instead, as `tape.gradient(loss, layer)` gives them. ValueError where nothing in the
-    layer has gates.
+    layer has gates, and for gradients of other parameters.
     """
+    if isinstance(layer, type) or not isinstance(layer, Module):
+        check_model(layer)
+    if gradients is not None:
+        _check_gradients(layer, gradients)
     names = {id(p): name for name, p in layer.named_parameters()}
     places = list(names)
     cells: list[tuple[int, str, dict[str, dict[str, Array]]]] = []
@@ -47,6 +51,21 @@ def split_gates(layer: Module, gradients: Mapping[str, Array] | None = None) -> 
         raise ValueError(f"split_gates: {type(layer).__name__} has no gates")
     found = {path: gates for _, path, gates in sorted(cells, key=lambda one: one[0])}
     return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _check_gradients(layer: Module, gradients: Any) -> None:
+    """That there is a gradient for each parameter, of its shape."""
+    asked = "split_gates takes gradients as tape.gradient(loss, layer) gives them, parameter name → array"
+    if not isinstance(gradients, Mapping):
+        raise TypeError(f"{asked}; found {type(gradients).__name__}")
+    for name, p in layer.named_parameters():
+        if name not in gradients:
+            raise ValueError(
+                f"{asked}; there is none for {name!r}, only for {', '.join(map(str, gradients)) or 'none'}"
+            )
+        shape = getattr(gradients[name], "shape", ())
+        if shape != p.shape:
+            raise ValueError(f"{asked}; {name!r} has shape {p.shape}, its gradient {shape}")
 
 
 # --- other libraries -------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ CASES = [
             of(some(4), positive(2, 1), condition=WIDE),
             of(some(2, 4), positive(), condition=WIDE[0]),
         ],
-        [bad(some(3), some(3), condition=WIDE, words="(3,)|(2,4)")],
+        [bad(some(3), some(3), condition=WIDE, words="(3,)|(2, 4)")],
         elementwise=True,
     ),
     Case(
@@ -194,7 +194,7 @@ CASES = [
             of(some(4), shape=-1),
             of(some(1, 1), shape=()),
         ],
-        [bad(some(2, 3), shape=(4, 2), words="(2, 3)|(4,2)"), bad(some(2, 3), error=TypeError, words="shape")],
+        [bad(some(2, 3), shape=(4, 2), words="(2, 3)|(4, 2)"), bad(some(2, 3), error=TypeError, words="shape")],
     ),
     Case(
         "transpose",

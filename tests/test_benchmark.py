@@ -198,7 +198,7 @@ def test_another_file_is_refused(tmp_path, text):
 
 @pytest.mark.parametrize("wrong", [{"cells": ["mamba"]}, {"cells": []}, {"hidden": []}])
 def test_a_sweep_of_nothing_or_of_unknown_cells_is_refused(wrong):
-    with pytest.raises(ValueError, match="cells are rnn, lstm, gru"):
+    with pytest.raises(ValueError, match=r"a cell is one of|nothing to measure"):
         sweep(**wrong)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from minibptt import cli, plots
 from minibptt.commands.arguments import task_of
+from minibptt.progress import Progress
 
 FILES = [".csv", ".json", ".png", "-parts.csv", "-contributions.png", "-lags.png", "-schemes.png"]
 SMALL = ["compare", "--hidden", "6", "--length", "12", "--batch", "2"]
@@ -234,3 +235,36 @@ def test_no_command_and_an_unknown_one_are_usage_errors(capsys):
             cli.main(arguments)
         assert stop.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+LARGE = [SMALL, ["benchmark", "--seconds", "0.01"], ["derive", "--cell", "rnn"]]
+
+
+@pytest.mark.parametrize(
+    "hidden", [10**15, 10**18, 10**22], ids=["10^15", "10^18", "10^22"]
+)  # beyond any address space
+@pytest.mark.parametrize("command", LARGE, ids=lambda command: command[0])
+def test_a_size_that_fits_into_no_memory_is_named(command, hidden, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*command, "--hidden", str(hidden)]) == 2
+    found = capsys.readouterr().err
+    assert "this does not fit into memory (" in found
+    assert found.endswith(f"Give smaller sizes; the largest here is --hidden {hidden}\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_that_no_size_asked_for_is_still_an_error_in_words(capsys, monkeypatch):
+    def full():
+        raise MemoryError
+
+    monkeypatch.setattr(cli.doctor, "backend_report", full)
+    assert cli.main(["doctor"]) == 2
+    assert capsys.readouterr().err == "minibptt: this does not fit into memory (MemoryError). Give a smaller input\n"
+
+
+def test_the_progress_of_a_benchmark_counts_what_will_be_measured(tmp_path, monkeypatch):
+    totals = []
+    monkeypatch.setattr(cli.benchmark, "Progress", lambda what, total: totals.append(total) or Progress(what, total))
+    sizes = ["--hidden", "2", "4", "2", "--batch", "1", "2", "--length", "3", "--cell", "rnn", "gru"]
+    assert cli.main(["benchmark", *sizes, "--seconds", "0.001", "--out", str(tmp_path)]) == 0
+    assert totals == [2 * 2 * 2]

@@ -88,6 +88,8 @@ BAD = {
     "half a step": (["--steps", "1.5"], "invalid int"),
     "no hidden units": (["--cell", "rnn", "--hidden", "0"], "at least 1"),
     "a wide linear cell": (["--hidden", "3"], "one hidden unit"),
+    "a cut every 9 of 4 steps": (["--cut-every", "9"], "--cut-every 9: the sequence has 4 steps; give at most 4"),
+    "a cut every 3 of 2 numbers": (["--x", "1,2", "--cut-every", "3"], "the sequence has 2 steps; give at most 2"),
     "a cut every 0 steps": (["--cut-every", "0"], "--cut-every: expected at least 1"),
     "an unknown name": (["--set", "q=2"], "one of the names w_x"),
     "a name without a number": (["--set", "w_h"], "NAME=V"),

@@ -82,7 +82,7 @@ def test_the_figure_has_a_line_for_each_model_and_takes_device_data():
 def test_a_state_that_does_not_fit_says_so(wrong):
     with pytest.raises(ValueError, match=f"the state of LSTM is a tuple .*found {type(wrong).__name__}"):
         mb.drift(mb.LSTM(4, 5, rng=0), sequence(6), state=wrong)
-    with pytest.raises(ValueError, match=r"the state of LSTMCell has 2 part\(s\), found one with 1"):
+    with pytest.raises(ValueError, match=r"the state of LSTMCell has 2 parts, found one with 1"):
         mb.drift(mb.LSTMCell(4, 5, rng=0), sequence(6), state=3)
     with pytest.raises(TypeError, match=r"Linear has no state .*leave state= out"):
         mb.drift(mb.Linear(4, 5, rng=0), sequence(6), state=wrong)

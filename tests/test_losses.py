@@ -210,8 +210,8 @@ def test_padding_words_that_do_not_fit_are_errors(name):
 
 
 BAD_TARGETS = {
-    "an id of V": (lambda t: np.where(t == 1, V, t), ValueError, ["id 4 at (0, 1)", "outside 0 … 3", "5 such"]),
-    "an id of −1": (lambda t: t - 1, ValueError, ["id -1 at (0, 0)", "outside 0 … 3"]),
+    "an id of V": (lambda t: np.where(t == 1, V, t), ValueError, ["target 4 at (0, 1)", "outside 0 … 3", "5 such"]),
+    "an id of −1": (lambda t: t - 1, ValueError, ["target -1 at (0, 0)", "outside 0 … 3"]),
     "floats": (lambda t: t.astype(float), TypeError, ["integers", "float64"]),
     "bools": (lambda t: t > 1, TypeError, ["integers", "bool"]),
     "one-hots": (lambda t: np.eye(V, dtype=int)[t], ValueError, ["(7, 3, 4)", "shape (7, 3)"]),
@@ -231,7 +231,7 @@ def test_targets_of_cross_entropy_that_are_no_ids_are_errors(what):
 
 def test_an_impossible_id_at_a_real_step_is_an_error_under_a_mask_too():
     _, logits, target, _ = CASES["cross_entropy"]
-    with pytest.raises(ValueError, match=r"id 9 at \(4, 2\)"):
+    with pytest.raises(ValueError, match=r"target 9 at \(4, 2\)"):
         mb.cross_entropy(logits, np.where((np.arange(T) == 4)[:, None], 9, target), mask=REAL & [False, True, True])
 
 

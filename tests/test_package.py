@@ -18,7 +18,7 @@ ORDER = """
 backend memory
 standin.counting standin.memory standin.clock standin.arrays standin.ufuncs standin.kernel standin.library standin
 listing nest gradients tensor parameters
-sweep asking tape dispatch places reductions ops
+sweep asking tape why dispatch places reductions ops
 module check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses

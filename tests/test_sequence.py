@@ -788,7 +788,7 @@ BAD = {
     "lengths too long": (dict(lengths=[4, 1]), ValueError, ["between 0 and T = 3", "1 … 4"]),
     "lengths negative": (dict(lengths=[-1, 2]), ValueError, ["between 0 and T = 3", "-1 … 2"]),
     "lengths of three rows": (dict(lengths=[1, 2, 3]), ValueError, ["2 whole numbers", "(3,)"]),
-    "lengths a number": (dict(lengths=3), ValueError, ["2 whole numbers", "()"]),
+    "lengths a number": (dict(lengths=3), ValueError, ["2 whole numbers", "found 3"]),
     "lengths of floats": (dict(lengths=[1.0, 2.0]), ValueError, ["2 whole numbers", "float64"]),
     "lengths of bools": (dict(lengths=[True, True]), ValueError, ["2 whole numbers", "bool"]),
     "mask batch first": (dict(mask=np.ones((2, 3))), ValueError, ["mask", "(T, B) = (3, 2)", "(2, 3)"]),

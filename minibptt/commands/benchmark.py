@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ def run(options: argparse.Namespace) -> None:
     from .. import plots  # after the checks: matplotlib takes a while to load
 
     with output_folder(options.out, OWN_FILES) as staging:
-        line = Progress("measuring", 1)
-        sizes = [sorted(set(values)) for values in axes.values()]
-        result = sweep(dict.fromkeys(options.cell), *sizes, seconds=options.seconds, progress=line)
+        cells, sizes = list(dict.fromkeys(options.cell)), [sorted(set(values)) for values in axes.values()]
+        line = Progress("measuring", len(cells) * math.prod(map(len, sizes)))
+        result = sweep(cells, *sizes, seconds=options.seconds, progress=line)
         line.end()
         result.to_csv(staging / "benchmark.csv")
         shown_too = result if recorded is None else result.with_recorded(recorded)

@@ -105,6 +105,8 @@ def _problem(options: argparse.Namespace) -> tuple[Any, np.ndarray, np.ndarray, 
         if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')}: expected at least 1, found {value}")
     T = options.steps or (4 if x is None else len(x))
+    if options.cut_every is not None and options.cut_every > T:
+        raise ValueError(f"--cut-every {options.cut_every}: the sequence has {counted(T, 'step')}; give at most {T}")
     toy = options.cell == "linear" and T == 4 and x is None
     rng = generator(_natural("--seed", options.seed))
     cell = _cell(options, rng)

@@ -12,7 +12,7 @@ from ..tape import Tape
 from ..tensor import Tensor
 from ..unrolled import number, unrolled
 from .network import SCISSORS, entry
-from .style import GREY, LOOKS, bare, check_axes, numbered, slide
+from .style import GREY, LOOKS, bare, check_axes, check_takes, numbered, slide
 from .triangle import DASHES
 
 
@@ -22,8 +22,7 @@ def adjoints(tape: Tape, loss: Tensor, ax: Any = None, through_cuts: ThroughCuts
     A dashed upright line stands at each cut. Norms are over rows and units; one of exactly 0 is marked at the bottom.
     through_cuts: as for `Tape.gradient`. Returns the Axes. Errors as for `Tape.adjoints`.
     """
-    if not isinstance(tape, Tape):
-        raise TypeError(f"plots.adjoints takes a tape first, found {type(tape).__name__}")
+    check_takes("adjoints", tape, Tape, "a tape first")
     if loss is None:
         raise TypeError("plots.adjoints takes the loss that was computed on the tape, found None")
     check_axes("adjoints", ax)

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..benchmark import crossover
 from ..timings import Benchmark, Fit, Timing
-from .style import BLUE, GREY, LOOKS, ORANGE, bare, check_axes, slide
+from .style import BLUE, GREY, LOOKS, ORANGE, bare, check_axes, check_takes, slide
 
 NAMES = {"H": "hidden units H", "B": "rows B", "T": "steps T"}
 
@@ -22,8 +22,7 @@ def benchmark(result: Benchmark, over: str = "H", ax: Any = None) -> Any:
     the model fitted to the GPU's timings (without them, the CPU's) is bound by launches. ax: an array of Axes, or None.
     Returns the array of Axes. ValueError for another `over` and where there is nothing to draw.
     """
-    if not isinstance(result, Benchmark):
-        raise TypeError(f"plots.benchmark takes what mb.benchmark or sweep gives, found {type(result).__name__}")
+    check_takes("benchmark", result, Benchmark, "what mb.benchmark or sweep gives")
     if over not in NAMES:
         raise ValueError(f"over must be one of {', '.join(NAMES)}, found {over!r}")
     rest = [name for name in NAMES if name != over]

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from ..report import Comparison, Row
 from ..truncation import Chunks, Full
-from .style import BLUE, GREEN, GREY, ORANGE, check_axes
+from .style import BLUE, GREEN, GREY, ORANGE, check_axes, check_takes
 
 
 def compare(result: Comparison, ax: Any = None) -> Any:
@@ -22,6 +22,7 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     ax: two Axes, or None for a new figure at the size of a slide. Returns the two Axes.
     ValueError where there is nothing to draw.
     """
+    check_takes("compare", result, Comparison, "what mb.compare gives")
     check_axes("compare", ax, (2,))
     finite = [r for r in result.rows if all(math.isfinite(v) for v in r.values["share"])]
     rows = sorted((r for r in finite if isinstance(r.schedule, Chunks)), key=lambda r: r.longest)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..drift import Drift
-from .style import GREY, LOOKS, bare, check_axes, slide
+from .style import GREY, LOOKS, bare, check_axes, check_takes, slide
 
 
 def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
@@ -19,8 +19,7 @@ def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
     check_axes("drift", ax)
     several = found if isinstance(found, dict) else {getattr(found, "title", ""): found}
     for one in several.values():
-        if not isinstance(one, Drift):
-            raise TypeError(f"plots.drift takes what mb.drift gives, one or a dict of them; found {type(one).__name__}")
+        check_takes("drift", one, Drift, "what mb.drift gives, one or a dict of them")
     lines = {name: np.where(d.outputs > 0, d.outputs, np.nan) for name, d in several.items()}
     if not any(np.isfinite(line).any() for line in lines.values()):
         raise ValueError("there is no difference to draw: float32 and float64 give the same numbers here")

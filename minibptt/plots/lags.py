@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from ..contributions import Contributions
 from ..listing import counted
-from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, numbered, signed_shares, slide
+from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, check_takes, numbered, signed_shares, slide
 
 
 def lags(c: Contributions, ax: Any = None) -> Any:
@@ -19,6 +19,7 @@ def lags(c: Contributions, ax: Any = None) -> Any:
     ax: two Axes, one for the upper panel alone, or None for a new figure. Returns the Axes.
     ValueError where the full gradient is zero.
     """
+    check_takes("lags", c, Contributions, "what mb.contributions gives")
     check_axes("lags", ax, (1, 2))
     signed_shares(c)
     if ax is None:

@@ -17,7 +17,7 @@ from ..contributions import Contributions
 from ..given import as_schedule
 from ..module import Rng
 from ..truncation import Plan, Schedule
-from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, signed_shares, slide, visible
+from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, check_takes, signed_shares, slide, visible
 from .triangle import DASHES, axes_of_steps, draw_cuts, edges, outline, upper
 
 MOST_SYMBOLS = 48
@@ -40,6 +40,7 @@ def contributions(
     logarithmic beyond; pairs that hurt by more than that carry a minus, for grey print. Returns the triangle's Axes.
     ValueError where the full gradient is zero, TypeError for what is no schedule.
     """
+    check_takes("contributions", c, Contributions, "what mb.contributions gives")
     check_axes("contributions", ax)
     share = signed_shares(c)
     schedule = None if schedule is None else as_schedule(schedule)

@@ -19,7 +19,7 @@ from ..given import as_schedules
 from ..listing import counted
 from ..module import Rng, check_size
 from ..truncation import Schedule
-from .style import BLUE, check_axes, signed_shares, slide
+from .style import BLUE, check_axes, check_takes, signed_shares, slide
 from .triangle import DASHES, axes_of_steps, draw_cuts, edges, outline, upper
 
 LOST = "#e6e6e6"
@@ -40,6 +40,8 @@ def schemes(
     schedules = as_schedules(schedules)
     if not schedules:
         raise ValueError("schemes needs at least one schedule, for example [minibptt.tbptt(4)]")
+    if c is not None:
+        check_takes("schemes", c, Contributions, "what mb.contributions gives")
     if c is not None and c.T != T:
         raise ValueError(f"the contributions are over {c.T} steps, the schemes over {T}: give schemes(c.T, …, c)")
     check_axes("schemes", ax, (len(schedules),), ", one for each schedule")

@@ -55,6 +55,13 @@ def check_axes(what: str, ax: Any, numbers: Sequence[int] = (), why: str = "") -
         raise ValueError(f"{words}; found {len(several)}")
 
 
+def check_takes(what: str, given: Any, kind: type, words: str) -> None:
+    """TypeError where `given` is not what plots.`what` draws. words: what that is, such as "what mb.compare gives"."""
+    if not isinstance(given, kind):
+        found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise TypeError(f"plots.{what} takes {words}; found {found}")
+
+
 def numbered(T: int, most: int = 13) -> list[int]:
     """The steps of 1 … T that get a number: all of them, every other one, or 1 and the multiples of 5, 10, 20, …"""
     gaps = (gap * 10**power for power in range(9) for gap in (1, 2, 5))

@@ -12,7 +12,7 @@ from ..unrolled import Unrolled, unrolled
 from .network import Scale
 from .operations import fits, operations
 from .steps import Steps
-from .style import check_axes, slide
+from .style import check_axes, check_takes, slide
 
 
 def tape(
@@ -33,8 +33,7 @@ def tape(
     Returns the Axes. TapeError for an empty tape, for detail "step" where no state was noted, and for a loss that is
     not on the tape; ValueError for another detail.
     """
-    if not isinstance(tape, Tape):
-        raise TypeError(f"plots.tape takes a tape first, found {type(tape).__name__}")
+    check_takes("tape", tape, Tape, "a tape first")
     if detail not in (None, "operation", "step"):
         raise ValueError(f'detail must be "operation" or "step", found {detail!r}')
     check_axes("tape", ax)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from ..history import History
 from ..measures import MEASURES
 from ..report import Comparison
 from ..truncation import Full, Schedule
-from .style import GREY, LOOKS, bare, check_axes, slide
+from .style import GREY, LOOKS, bare, check_axes, check_takes, slide
 
 LABELS = {
     "share": "kept share  ⟨g, G⟩ / ‖G‖²",
@@ -31,6 +32,8 @@ def training(history: Any, ax: Any = None, measure: str = "share", schedules: Se
     ValueError for no moments, moments whose schedules differ, an unknown measure or schedule, none to draw or more
     than six, and where no value is finite.
     """
+    if not hasattr(history, "moments"):
+        check_takes("training", history, History, "what mb.compare_training gives")
     check_axes("training", ax, (1, 2))
     moments = sorted(history.moments, key=lambda moment: moment[0])
     if not moments:
