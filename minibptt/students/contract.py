@@ -160,7 +160,7 @@ class Student:
             raise Broken(f"{name} raised {type(error).__name__} ({error}){where}") from error
 
     def _same(self, used: Arrays, before: Arrays, name: str) -> None:
-        changed = [n for n in used if not np.array_equal(used[n], before[n])]
+        changed = [n for n in used if not np.array_equal(used[n], before[n], equal_nan=True)]
         if changed:
             raise Broken(
                 f"{name} changes {' and '.join(changed)} in place; work on a copy "
