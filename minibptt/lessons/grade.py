@@ -50,6 +50,11 @@ class Grade:
         return sum(mark.points for mark in self.marks)
 
     @property
+    def graded(self) -> bool:
+        """False for a file that is no notebook of a lesson: nothing in it was run."""
+        return bool(self.marks)
+
+    @property
     def most(self) -> float:
         return sum(mark.most for mark in self.marks)
 
