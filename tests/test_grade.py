@@ -81,6 +81,21 @@ def test_a_notebook_that_kills_its_process_or_cannot_be_stopped_is_named(tmp_pat
     assert statuses(result) == ["error"] * 3 and result.points == 0
 
 
+def test_a_thread_that_a_notebook_leaves_running_holds_nothing_up(tmp_path):
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait).start()"
+    result = grade(notebook(tmp_path / "a.ipynb", thread, *SOLVED), seconds=60)
+    assert statuses(result) == ["right"] * 3 and not result.problems
+    result = grade(notebook(tmp_path / "a.ipynb", thread, "x = 1"), seconds=60)
+    assert statuses(result) == ["missing"] * 3 and not result.problems
+
+
+def test_a_process_that_fails_with_a_thread_running_ends_with_code_1(tmp_path):
+    spoil = "import json\ndef dumps(*_): raise MemoryError\njson.dumps = dumps"
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait).start()"
+    result = grade(notebook(tmp_path / "a.ipynb", thread, spoil, "x = 1"), seconds=60)
+    assert "the process ended with code 1" in result.problems[-1]
+
+
 def test_a_check_that_never_ends_leaves_the_others(tmp_path):
     cells = [*SOLVED, "def truncated(h_prev, w_h, k):\n    while True: pass"]
     result = grade(notebook(tmp_path / "a.ipynb", *cells), cell_seconds=2)
