@@ -44,7 +44,7 @@ CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
 def timed(
     work: Callable[[], Any],
-    synchronise: Callable[[], Any],
+    synchronize: Callable[[], Any],
     *,
     seconds: float = 0.3,
     least: int = 5,
@@ -54,7 +54,7 @@ def timed(
 ) -> list[float]:
     """How long each of several calls of work() took, after `warm_up` calls that do not count.
 
-    synchronise: waits until the device has finished; it is called before the clock starts and before it stops. The
+    synchronize: waits until the device has finished; it is called before the clock starts and before it stops. The
     measurement takes about `seconds`, but at least `least` and at most `most` calls.
     """
     check_size("timed", least=least, most=most)
@@ -62,10 +62,10 @@ def timed(
         work()
     times: list[float] = []
     while len(times) < least or (sum(times) < seconds and len(times) < most):
-        synchronise()
+        synchronize()
         start = clock()
         work()
-        synchronise()
+        synchronize()
         times.append(clock() - start)
     return times
 

@@ -128,6 +128,10 @@ def test_the_gpu_lesson_takes_the_way_of_a_machine_with_cupy(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert "cupy: " in done.stdout and "GPU: about" in done.stdout and "Not measured" not in done.stdout
     assert all(f"Exercise {one.name} is right." in done.stdout for one in registry.exercises_of(12))
+    # The lesson's own step and the table's are one: as many launches.
+    own = re.search(r"\nunfused: (\d+) for 20 steps", done.stdout)
+    table = re.search(r"\nlstm +32 +16 +20 +CPU +\S+ +\S+ … \S+ +(\d+) ", done.stdout)
+    assert own and table and own[1] == table[1]
 
 
 @pytest.mark.parametrize("one", EXERCISES, ids=lambda one: one.name)
