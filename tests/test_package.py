@@ -57,26 +57,50 @@ def modules():
 
 
 def imported(name, tree):
-    """The modules of the package that a module imports, at its top or anywhere inside."""
-    folder = name.split(".")[:-1]
-    if name in ("cells", "plots", "lessons", "lessons.checks", "standin"):  # a folder's own file
-        folder = [name]
+    """The modules of the package that a module imports, at its top or anywhere inside; "" is the package itself."""
+    package = ["minibptt", *name.split(".")]
+    if not (PACKAGE.joinpath(*package[1:]) / "__init__.py").exists():  # else it is a folder's own file
+        package.pop()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = folder[: len(folder) - node.level + 1]
-            parts = [*base, *(node.module.split(".") if node.module else [])]
-            if parts and ".".join(parts) in ORDER:
-                yield ".".join(parts)
-            else:
-                yield from (".".join([*parts, alias.name]) for alias in node.names)
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            home = ".".join([*start, *([node.module] if node.module else [])])
+            inside = {f"{home}.{alias.name}" for alias in node.names}
+            modules_inside = {one for one in inside if one.removeprefix("minibptt.") in ORDER}
+            found = [*modules_inside, *([home] if inside - modules_inside else [])]
+        else:
+            continue
+        yield from (one.removeprefix("minibptt").removeprefix(".") for one in found if one.split(".")[0] == "minibptt")
 
 
 def test_imports_run_downwards_only():
-    place = {name: i for i, name in enumerate(ORDER)}
+    place = {name: i for i, name in enumerate([*ORDER, ""])}
     edges = [(name, other) for name, tree in modules() for other in imported(name, tree)]
     assert len(edges) > 50
     wrong = [(a, b) for a, b in edges if place[b] >= place[a]]
     assert not wrong, f"these import upwards: {wrong}"
+
+
+def test_imports_are_seen_however_they_are_written():
+    for name, code, expected in [
+        ("tape", "from .sweep import pull", {"sweep"}),
+        ("tape", "def later():\n    from .cells import rnn, Cell", {"cells.rnn", "cells"}),
+        (
+            "cells.rnn",
+            "from ..ops import tanh\nfrom .base import Cell\nfrom .. import backend",
+            {"ops", "cells.base", "backend"},
+        ),
+        ("commands", "from .output import say", {"commands.output"}),  # a folder's own file
+        ("students", "from . import contract", {"students.contract"}),
+        ("lessons.checks", "from ..registry import exercise", {"lessons.registry"}),
+        ("lessons.run_cells", "from minibptt.lessons import check, registry", {"lessons.check", "lessons.registry"}),
+        ("ops", "import minibptt.tape, numpy\nimport minibptt", {"tape", ""}),
+        ("ops", "from minibptt import Tape\nfrom numpy import tape", {""}),
+        ("ops", "from . import Tape", {""}),
+    ]:
+        assert set(imported(name, ast.parse(code))) == expected, code
 
 
 def test_only_plots_knows_matplotlib_and_only_backend_knows_cupy():
