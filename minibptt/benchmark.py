@@ -3,7 +3,7 @@
 A device works behind the back of the program: a launch returns at once. A clock that starts before the queue is empty
 counts what came before, and one that stops before the device has finished measures how fast it is asked to work. What
 is found is explained by the simplest model, time = launches · a + flops · b: small steps are bound by launches, large
-ones by arithmetic. Read after standin/.
+ones by arithmetic. Read after standin/clock.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How things look in text: h₃, ✂, a value in a few characters, and the Wengert list that `print(tape)` shows.
 
-Where the terminal or pipe cannot print these signs, plain ASCII takes their place.
+Where the terminal or pipe cannot print these signs, plain ASCII takes their place. Read after backend.py.
 """
 
 from __future__ import annotations

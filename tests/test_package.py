@@ -13,6 +13,7 @@ import minibptt as mb
 
 PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
 backend memory
@@ -125,6 +126,35 @@ def test_every_module_and_every_public_name_says_what_it_is():
             assert thing.__doc__, name
 
 
+FIRST = re.compile(r"[Rr]ead (this file first|last|\S+\.py first)|needs no other")
+AFTER = re.compile(r"[Rr]ead after\s+(\S+\.py)(?:\s+and\s+(\S+\.py))?")
+
+
+def test_every_module_says_what_to_read_before_it_and_that_stands_below_it():
+    place = {name: i for i, name in enumerate(ORDER)}
+    for name, tree in modules():
+        text = ast.get_docstring(tree)
+        found = AFTER.search(text)
+        assert found or FIRST.search(text), f"{name}: say which file to read before it (Read after x.py.)"
+        for file in filter(None, found.groups() if found else ()):
+            home = PACKAGE.joinpath(*name.split("."))
+            home = home if home.is_dir() else home.parent
+            there = [path for path in ((home / file).resolve(), PACKAGE / file) if path.exists()]
+            assert there, f"{name}: there is no {file}"
+            before = ".".join(there[0].relative_to(PACKAGE).with_suffix("").parts)
+            assert place[before] < place[name], f"{name} is to be read after {before}, which stands above it"
+
+
+def test_the_readme_lists_files_in_the_order_of_imports_and_with_what_they_say_is_read_before():
+    text = README.split("## Reading order")[1]
+    names = [one.replace("/", ".") for one in re.findall(r"\(minibptt/(\S+)\.py\)", text.split("Then [")[0])]
+    assert names == sorted(names, key=ORDER.index) and text.strip().startswith("Eleven files") and len(names) == 11
+    docstrings = {name: ast.get_docstring(tree) for name, tree in modules()}
+    for name in names[: names.index("ops") + 1]:
+        before = AFTER.search(docstrings[name])
+        assert name == "backend" or before[1].removesuffix(".py") in names, name
+
+
 def test_import_loads_neither_matplotlib_nor_cupy_and_starts_no_thread_or_process():
     code = (
         "import sys, threading, minibptt\n"
@@ -205,7 +235,6 @@ def test_the_changelog_knows_this_version():
     assert f"## {mb.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", README, re.DOTALL)
 
 

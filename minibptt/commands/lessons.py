@@ -1,4 +1,7 @@
-"""minibptt lessons: list the course's notebooks, copy them, make them from their sources, grade what comes back."""
+"""minibptt lessons: list the course's notebooks, copy them, make them from their sources, grade what comes back.
+
+Read after ../lessons/grade.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from .output import check_file, say, shown
 
 
 def add(subparsers: Any) -> None:
-    sub = subparsers.add_parser("lessons", help="the course: notebooks to copy, and grading", description=__doc__)
+    sub = subparsers.add_parser(
+        "lessons", help="the course: notebooks to copy, and grading", description="List the course's notebooks, copy "
+        "them, make them from their sources, grade what comes back.",
+    )  # fmt: skip
     sub.set_defaults(run=run_list)
     actions = sub.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="the lessons in order (the default)").set_defaults(run=run_list)

@@ -1,4 +1,7 @@
-"""What commands write: lines that any terminal can show, and a folder that is written as a whole or not at all."""
+"""What commands write: lines that any terminal can show, and a folder that is written as a whole or not at all.
+
+Read after ../listing.py.
+"""
 
 from __future__ import annotations
 

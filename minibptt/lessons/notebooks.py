@@ -1,4 +1,7 @@
-"""The course's notebooks: where they are, what they are called, copying them, and reading the code of any notebook."""
+"""The course's notebooks: where they are, what they are called, copying them, and reading the code of any notebook.
+
+It needs no other file.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ A source is lessons/NN_name.py in percent format, a Python file that runs from t
     # %%                             for both
 
 A first cell that installs the package on Colab is put before them. The same source gives the same bytes.
+Read after notebooks.py.
 """
 
 from __future__ import annotations

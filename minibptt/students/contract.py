@@ -1,7 +1,7 @@
 """Calling somebody's own forward and backward pass: the contract, and whether what comes back keeps it.
 
 Nothing here knows whether a gradient is right: see verdict.py. What breaks the contract is a `Broken`, in the
-terms of whoever wrote the pass.
+terms of whoever wrote the pass. Read after by_hand.py.
 """
 
 from __future__ import annotations

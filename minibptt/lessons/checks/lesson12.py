@@ -1,4 +1,7 @@
-"""Lesson 12, CPU against GPU: the crossover, an honest clock, stray copies, a pool. No exercise needs a device."""
+"""Lesson 12, CPU against GPU: the crossover, an honest clock, stray copies, a pool. No exercise needs a device.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 
