@@ -24,8 +24,7 @@ from .notebooks import INSTALL, VERSIONS
 
 _NAME = re.compile(r"(\d\d)_[a-z0-9_]+")
 KNOWN = {"minutes", "gpu", "exercise", "solution", "teacher"}
-COLAB = f"""# On Colab this installs the package; elsewhere it does nothing. Until minibptt is on PyPI that works only
-# in notebooks that name another place: minibptt lessons copy DIR --install git+URL
+COLAB = f"""# Installs the package, on Colab only. While it is not on PyPI: minibptt lessons copy DIR --install git+URL
 import importlib.util
 import subprocess
 import sys
