@@ -6,8 +6,8 @@ One LSTM with a small readout, float32, on the CPU, by both engines. Memory is t
 allocate in one `bptt` (tracemalloc), outputs and loss included; time the median of several, each schedule in turn.
 Every segment is run twice forward and once backward, so where a backward pass takes as long as two forward passes the
 time is 4/3 of full BPTT's (Chen et al. 2016, arXiv 1604.06174; better placed states: Gruslys et al. 2016, arXiv
-1606.03401). Prints a table; writes recompute.csv. On a busy machine set OPENBLAS_NUM_THREADS=1: threads that wait for
-each other cost most where products are small.
+1606.03401). Prints a table; writes recompute.csv into the folder minibptt-recompute or into DIR. On a busy machine set
+OPENBLAS_NUM_THREADS=1: threads that wait for each other cost most where products are small.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--hidden", type=positive, default=64)
     parser.add_argument("--segments", type=positive, nargs="+", default=[4, 10, 32, 63])
     parser.add_argument("--runs", type=positive, default=5)
-    parser.add_argument("--out", type=folder, default=Path("."))
+    parser.add_argument("--out", type=folder, default=Path("minibptt-recompute"))
     options = parser.parse_args(argv)
     if max(options.segments) > options.T:
         parser.error(f"argument --segments: {options.T} steps cannot be cut into {max(options.segments)} segments")

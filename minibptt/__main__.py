@@ -1,4 +1,4 @@
-"""python -m minibptt is the command minibptt."""
+"""python -m minibptt is the command minibptt. Read after cli.py."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """The contributions C[t, s] of any causal model: one backward pass for each loss step, over a tape of single steps.
 
-The model is run one step at a time, so that every use of a parameter stands at one step of the clock. Read before
-together.py, which gives the same numbers faster for the layers that it knows.
+The model is run one step at a time, so that every use of a parameter stands at one step of the clock. Read after
+parts.py, and before together.py, which gives the same numbers faster for the layers that it knows.
 """
 
 from __future__ import annotations

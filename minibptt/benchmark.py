@@ -3,7 +3,7 @@
 A device works behind the back of the program: a launch returns at once. A clock that starts before the queue is empty
 counts what came before, and one that stops before the device has finished measures how fast it is asked to work. What
 is found is explained by the simplest model, time = launches · a + flops · b: small steps are bound by launches, large
-ones by arithmetic. Read after standin/.
+ones by arithmetic. Read after standin/clock.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def timed(
     work: Callable[[], Any],
-    synchronise: Callable[[], Any],
+    synchronize: Callable[[], Any],
     *,
     seconds: float = 0.3,
     least: int = 5,
@@ -52,7 +52,7 @@ def timed(
 ) -> list[float]:
     """How long each of several calls of work() took, after `warm_up` calls that do not count.
 
-    synchronise: waits until the device has finished; it is called before the clock starts and before it stops. The
+    synchronize: waits until the device has finished; it is called before the clock starts and before it stops. The
     measurement takes about `seconds`, but at least `least` and at most `most` calls.
     """
     check_size("timed", least=least, most=most)
@@ -60,10 +60,10 @@ def timed(
         work()
     times: list[float] = []
     while len(times) < least or (sum(times) < seconds and len(times) < most):
-        synchronise()
+        synchronize()
         start = clock()
         work()
-        synchronise()
+        synchronize()
         times.append(clock() - start)
     return times
 

@@ -6,6 +6,7 @@ Here are the questions; how they are answered is in students/, which is loaded w
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,8 @@ def check_cell(
     dx, dh0, dc0, …); "gru" (r, z, n, reset after, with b_hn (H,) after b, and db_hn) or "gru-before".
     scale: what the weights are multiplied by; at 30 the gates saturate. dtype: of the arrays that are passed.
     raises: False returns the CellCheck where something differs too; the error has it as `check`.
-    ValueError for an unknown `like`, sizes below 1, and inputs on which rounding grows so much that nothing can be
+    ValueError for an unknown `like`, sizes below 1, a scale that is no positive
+    number, and inputs on which rounding grows so much that nothing can be
     said (long sequences at a large scale); TypeError for what cannot be called.
     """
     sizes = {"T": T, "B": B, "D": D, "H": H}
@@ -94,6 +96,11 @@ def _check(forward: Callable[..., Any], backward: Callable[..., Any], asked: _As
     check_size(name, **sizes)
     if np.dtype(dtype).kind != "f":
         raise TypeError(f"{name}: dtype must be a float type, found {np.dtype(dtype)}")
+    if not isinstance(scale, Real) or isinstance(scale, bool):
+        raise TypeError(f"{name}: scale must be a number, found {scale!r}")
+    most = float(np.finfo(dtype).max) ** 0.5  # beyond it products overflow; nan fails too
+    if not 0 < scale <= most:
+        raise ValueError(f"{name}: scale must be above 0 and at most {most:.2g}, found {scale}; 1 is the ordinary size")
     for what, function in (("forward", forward), ("backward", backward)):
         if not callable(function):
             raise TypeError(f"{name} takes two functions, forward and backward; {what} is a {type(function).__name__}")

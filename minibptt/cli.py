@@ -1,4 +1,7 @@
-"""The command `minibptt`: its commands are in commands/. A user's mistake ends in one line and exit code 2."""
+"""The command `minibptt`: its commands are in commands/. A user's mistake ends in one line and exit code 2.
+
+Read after commands/train.py.
+"""
 
 from __future__ import annotations
 

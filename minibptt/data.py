@@ -1,4 +1,7 @@
-"""Real data that is there without a download: texts, Python source with its token types, small images of digits."""
+"""Real data that is there without a download: texts, Python source with its token types, small images of digits.
+
+It needs no other file.
+"""
 
 from __future__ import annotations
 

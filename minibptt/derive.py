@@ -1,4 +1,6 @@
-"""A gradient derived step by step, from the last step back, as it is written on a blackboard. Read after paper.py.
+"""A gradient derived step by step, from the last step back, as it is written on a blackboard.
+
+Read after derivations/paper.py.
 
 Everything comes from the tape: the equations from its records, the local derivatives from the docstrings of the
 operations, the numbers from the backward pass itself. So the derivation cannot disagree with the code.

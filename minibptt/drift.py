@@ -1,4 +1,7 @@
-"""Where single precision leaves double precision: the same weights and inputs, run in both, step by step."""
+"""Where single precision leaves double precision: the same weights and inputs, run in both, step by step.
+
+Read after sequence.py.
+"""
 
 from __future__ import annotations
 

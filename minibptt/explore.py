@@ -4,6 +4,7 @@ What it holds of each moment of training is in stored.py; what it does with it i
 JavaScript (read page.html, schedule.js, pairs.js, triangle.js, page.js). Here they are put together. Texts are data,
 never markup: they stand in JSON in which <, > and & are escaped, the page writes them as text only, and its
 Content-Security-Policy allows one script and one style sheet, by their hashes, and nothing from anywhere else.
+Read after stored.py.
 """
 
 from __future__ import annotations

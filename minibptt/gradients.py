@@ -1,6 +1,7 @@
 """`Gradients`: what `tape.gradient(loss, model)` answers, a mapping from parameter name to array.
 
 Gradients add, scale and compare. Sums over elements are taken in float64, whatever the arrays are.
+Read after backend.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A truncated gradient is g = Σ w_i C_i over the pairs i = (t, s), so its size and its angle to the full gradient G follow
 from the weights w and the matrix K[i, j] = ⟨C_i, C_j⟩: ‖g‖² = wᵀ K w, ⟨g, G⟩ = wᵀ K 1, ‖G‖² = 1ᵀ K 1. The matrix
-itself is worked out in together.py and apart.py.
+itself is worked out in together.py and apart.py. Read after together.py.
 """
 
 from __future__ import annotations

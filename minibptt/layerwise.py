@@ -1,7 +1,8 @@
 """A model as the layers that run one after the other, each ready to take the adjoints of many losses back together.
 
 Such a layer has `back(t, dy, wanted)`, one step back for all losses, and `groups`, in whose D that step leaves the
-adjoints of the pre-activations. Those of the recurrent cells are in cells/many.py: read it first; then together.py.
+adjoints of the pre-activations. Those of the recurrent cells are in cells/many.py.
+Read after cells/many.py, and before together.py.
 """
 
 from __future__ import annotations

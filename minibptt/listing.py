@@ -1,10 +1,11 @@
 """How things look in text: h₃, ✂, a value in a few characters, and the Wengert list that `print(tape)` shows.
 
-Where the terminal or pipe cannot print these signs, plain ASCII takes their place.
+Where the terminal or pipe cannot print these signs, plain ASCII takes their place. Read after backend.py.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +23,9 @@ _ASCII = str.maketrans(
         "σ": "sigmoid", "Σ": "sum", "½": "1/2", "√": "sqrt", "\N{NO-BREAK SPACE}": " ",
     }
 )  # fmt: skip
+
+# What a terminal obeys and does not show: controls but for tab and the ends of lines, and what turns text around.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 
 
 def _no_names(tape: Any) -> Mapping[int, str]:
@@ -44,7 +48,11 @@ def can_print(text: str, stream: Any = None) -> bool:
 
 
 def printable(text: str, stream: Any = None) -> str:
-    """`text` as it is where the stream can show it, else in ASCII; what has no ASCII form shows as '?'."""
+    """`text` as it is where the stream can show it, else in ASCII; what has no ASCII form shows as '?'.
+
+    Names and messages may come from strangers: what a terminal would obey, as an escape, is written out, as \\x1b.
+    """
+    text = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     if can_print(text, stream):
         return text
     return plain_ascii(text)

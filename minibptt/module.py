@@ -1,4 +1,4 @@
-"""`Module`: a thing that has parameters, known by the names of its attributes. Read after ops.py."""
+"""`Module`: a thing that has parameters, known by the names of its attributes. Read after parameters.py."""
 
 from __future__ import annotations
 

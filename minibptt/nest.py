@@ -1,4 +1,7 @@
-"""Nestings of tuples, lists and dicts, in which states come: h, or (h, c), or one entry per layer."""
+"""Nestings of tuples, lists and dicts, in which states come: h, or (h, c), or one entry per layer.
+
+It needs no other file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisers: they take Gradients and move the parameters of a model. Read after module.py.
+"""Optimisers: they take Gradients and move the parameters of a model. Read after clipping.py.
 
 No step waits for the device. A gradient that is not finite is seen there: the step then leaves the weights and the
 optimiser's own arrays as they are, and whoever reads the loss on the host can ask which parameter it was.

@@ -1,4 +1,7 @@
-"""The parts of a model that are judged apart: each parameter, and each gate over all its parameters."""
+"""The parts of a model that are judged apart: each parameter, and each gate over all its parameters.
+
+Read after cells/base.py.
+"""
 
 from __future__ import annotations
 

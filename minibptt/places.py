@@ -1,4 +1,7 @@
-"""Operations on shapes and places: reshape, transpose, indexing, looking up, joining and taking apart. See ops.py."""
+"""Operations on shapes and places: reshape, transpose, indexing, looking up, joining and taking apart.
+
+Read after dispatch.py.
+"""
 
 from __future__ import annotations
 

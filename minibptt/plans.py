@@ -1,7 +1,8 @@
 """What a truncation schedule gives for T steps: its updates, and for each the factor of every boundary.
 
 A cut is a factor on the adjoint of the whole state at one time boundary: 0 closes it, 1 leaves it open. Plans of long
-sequences are small: an update keeps one factor and the few boundaries that have another. Read before truncation.py.
+sequences are small: an update keeps one factor and the few boundaries that have another. This file
+needs no other; truncation.py comes next.
 """
 
 from __future__ import annotations

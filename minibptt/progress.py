@@ -1,4 +1,7 @@
-"""A progress line for work that takes more than two seconds: rewritten where it can be, rare elsewhere."""
+"""A progress line for work that takes more than two seconds: rewritten where it can be, rare elsewhere.
+
+Read after listing.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that sum up an axis: sum, mean, max, and the soft maxima, which never overflow. See ops.py."""
+"""Operations that sum up an axis: sum, mean, max, and the soft maxima, which never overflow. Read after places.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `compare` found, as tables in text and HTML, as CSV and as JSON."""
+"""What `compare` found, as tables in text and HTML, as CSV and as JSON. Read after measures.py."""
 
 from __future__ import annotations
 

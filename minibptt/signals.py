@@ -1,6 +1,6 @@
 """Signals that ask a program to stop, and what to do about them for a while.
 
-Only the main thread may say what a signal does, and only for what Python code had set before.
+Only the main thread may say what a signal does, and only for what Python code had set before. It needs no other file.
 """
 
 from __future__ import annotations

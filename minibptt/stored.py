@@ -3,7 +3,7 @@
 At a step s a parameter's gradient in the pair (t, s) is X_sᵀ @ D_ts, and X is the same for all losses (cells/many.py),
 so with few rows D and X are small where the C[t, s] are large. g = Σ w·C follows from them for any weights w: first
 Σ_t w[t, s]·D_ts, then the product with X_s. With many rows and a small model the C[t, s] themselves are smaller. What
-the variance of random cuts needs is one number for each count of boundaries in common.
+the variance of random cuts needs is one number for each count of boundaries in common. Read after contributions.py.
 """
 
 from __future__ import annotations

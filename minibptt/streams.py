@@ -7,6 +7,7 @@ A stream of N tokens is laid out in B rows that each go on in time, and read thr
 
 so that the state after one window is the state before the next. The last window is shorter where k does not divide L.
 The last target of a row is the first token of the next one, so that all but (N − 1) mod B tokens have their turn.
+Read after archive.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`summary`: what a model is made of, as a table: layers, the shapes of their parameters, and what they add up to."""
+"""`summary`: what a model is made of, as a table: layers, the shapes of their parameters, and what they add up to.
+
+Read after layers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sequences to learn from: real data (data.py) and the long-lag tasks of the literature. Nothing is downloaded.
 
-A task gives batches (x, y), time first, and says which loss they want.
+A task gives batches (x, y), time first, and says which loss they want. Read after data.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What `benchmark` found: timings with where they come from, a table, CSV, and a simple model fitted to them."""
+"""What `benchmark` found: timings with where they come from, a table, CSV, and a simple model fitted to them.
+
+Read after backend.py.
+"""
 
 from __future__ import annotations
 

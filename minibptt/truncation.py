@@ -3,7 +3,7 @@
 A schedule's plan for T steps (plans.py) says which updates there are, the loss steps that each owns, and the factor
 of every boundary, by which the adjoint of the whole state is multiplied on its way back. At frozen weights the
 gradient is then Σ w[t, s]·C[t, s], where C[t, s] is what the loss of step t asks of the parameters used at step s, and
-w[t, s] is the product of the factors between s and t.
+w[t, s] is the product of the factors between s and t. Read after plans.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import importlib
+import signal
 import sys
 
 import numpy as np
@@ -25,6 +26,14 @@ if CUPY.startswith("ok"):
 def pytest_terminal_summary(terminalreporter):
     if len(LIBRARIES) == 2:
         terminalreporter.write_line(f"xp: NumPy and the stand-in, not CuPy: {CUPY}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_counts():
+    """SIGINT means Ctrl-C, here and in processes that tests start, where pytest was started to ignore it (nohup)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(params=LIBRARIES)

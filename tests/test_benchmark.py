@@ -24,7 +24,7 @@ def five_launches(device):
 
 def test_a_device_is_waited_for_before_the_clock_starts_and_before_it_stops():
     device = Queue()
-    times = timed(lambda: five_launches(device), device.synchronise, least=2, seconds=0, warm_up=1, clock=device.clock)
+    times = timed(lambda: five_launches(device), device.synchronize, least=2, seconds=0, warm_up=1, clock=device.clock)
     assert times == pytest.approx([0.05, 0.05])
     one = ["wait", "clock", *["launch"] * 5, "wait", "clock"]
     assert device.events == ["launch"] * 5 + one + one
@@ -42,7 +42,7 @@ def test_a_clock_that_waits_only_at_the_end_counts_what_was_launched_before():
     def only_at_the_end():
         waits.append(len(waits))
         if len(waits) % 2 == 0:
-            device.synchronise()
+            device.synchronize()
 
     found = timed(lambda: five_launches(device), only_at_the_end, least=1, seconds=0, warm_up=1, clock=device.clock)
     assert found == pytest.approx([0.10])  # the warm-up was still in the queue
@@ -52,7 +52,7 @@ def test_the_number_of_runs_follows_the_time_within_its_bounds():
     for seconds, expected in ((0.001, 5), (0.5, 10), (100, 12)):
         device = Queue()
         found = timed(
-            lambda d=device: five_launches(d), device.synchronise, seconds=seconds, most=12, clock=device.clock
+            lambda d=device: five_launches(d), device.synchronize, seconds=seconds, most=12, clock=device.clock
         )
         assert len(found) in (expected, expected + 1)
 

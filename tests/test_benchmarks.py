@@ -379,5 +379,12 @@ def test_a_bad_argument_of_a_benchmark_ends_in_one_line_and_exit_status_2(script
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
+def test_recomputing_writes_into_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    recompute.main(["--T", "8", "--batch", "1", "--hidden", "2", "--segments", "2", "--runs", "1"])
+    assert [path.name for path in tmp_path.iterdir()] == ["minibptt-recompute"]
+    assert [path.name for path in (tmp_path / "minibptt-recompute").iterdir()] == ["recompute.csv"]
+
+
 def test_a_folder_that_is_not_there_yet_is_one_to_write_into(tmp_path):
     assert folder(str(tmp_path / "deep" / "down")) == tmp_path / "deep" / "down" and not list(tmp_path.iterdir())

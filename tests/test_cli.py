@@ -203,6 +203,14 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err.strip() == "minibptt: stopped"
 
 
+def test_a_fault_shows_where_it_was_raised_to_who_asks(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli.compare, "compare", lambda *a, **k: [].remove(3))
+    assert cli.main([*SMALL, "--out", str(tmp_path)]) == 2
+    monkeypatch.setenv("MINIBPTT_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="not in list"):
+        cli.main([*SMALL, "--out", str(tmp_path)])
+
+
 def test_output_degrades_to_ascii_on_a_pipe_that_cannot_print_more(tmp_path):
     options = ["--artbp", ".2", "--cell", "gru", "--by", "gate", "--train-steps", "1", "--every", "1"]
     result = run(*SMALL, *options, "--out", tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")

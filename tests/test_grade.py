@@ -5,6 +5,7 @@ import json
 import pytest
 
 from minibptt import cli
+from minibptt.lessons import grade as grading
 from minibptt.lessons import notebooks
 from minibptt.lessons.grade import grade, table
 
@@ -80,6 +81,21 @@ def test_a_notebook_that_kills_its_process_or_cannot_be_stopped_is_named(tmp_pat
     assert statuses(result) == ["error"] * 3 and result.points == 0
 
 
+def test_a_thread_that_a_notebook_leaves_running_holds_nothing_up(tmp_path):
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait).start()"
+    result = grade(notebook(tmp_path / "a.ipynb", thread, *SOLVED), seconds=60)
+    assert statuses(result) == ["right"] * 3 and not result.problems
+    result = grade(notebook(tmp_path / "a.ipynb", thread, "x = 1"), seconds=60)
+    assert statuses(result) == ["missing"] * 3 and not result.problems
+
+
+def test_a_process_that_fails_with_a_thread_running_ends_with_code_1(tmp_path):
+    spoil = "import json\ndef dumps(*_): raise MemoryError\njson.dumps = dumps"
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait).start()"
+    result = grade(notebook(tmp_path / "a.ipynb", thread, spoil, "x = 1"), seconds=60)
+    assert "the process ended with code 1" in result.problems[-1]
+
+
 def test_a_check_that_never_ends_leaves_the_others(tmp_path):
     cells = [*SOLVED, "def truncated(h_prev, w_h, k):\n    while True: pass"]
     result = grade(notebook(tmp_path / "a.ipynb", *cells), cell_seconds=2)
@@ -119,8 +135,9 @@ def test_a_students_own_checks_change_nothing(tmp_path):
 def test_grade_prints_a_table_and_writes_json_and_gradescopes_format(tmp_path, capsys):
     bad, good = tmp_path / "bad.ipynb", notebook(tmp_path / "good.ipynb", *SOLVED[:-1], "1/0")
     bad.write_text("no")
-    assert cli.main(["lessons", "grade", str(bad), str(good), "--json", str(tmp_path / "all.json")]) == 0
-    out = capsys.readouterr().out
+    assert cli.main(["lessons", "grade", str(bad), str(good), "--json", str(tmp_path / "all.json")]) == 2
+    out, err = capsys.readouterr()
+    assert err.strip() == f"minibptt: not graded: {bad}. What each lacks is said above"
     assert "not a notebook" in out and f"{good}: lesson 2, your name: 3 of 3" in out and "ZeroDivisionError" in out
     found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert [one["points"] for one in found] == [0, 3] and found[1]["exercises"][0]["status"] == "right"
@@ -130,11 +147,62 @@ def test_grade_prints_a_table_and_writes_json_and_gradescopes_format(tmp_path, c
     assert form["score"] == 3 and [t["max_score"] for t in form["tests"]] == [1, 1, 1] and "cell" in form["output"]
     assert cli.main(["lessons", "grade", str(bad), str(good), "--gradescope", str(results)]) == 2
     capsys.readouterr()
-    assert cli.main(["lessons", "grade", str(bad), "--json", "-"]) == 0
+    assert cli.main(["lessons", "grade", str(bad), "--json", "-"]) == 2
     assert json.loads(capsys.readouterr().out)[0]["problems"]
     with pytest.raises(SystemExit):
         cli.main(["lessons", "grade", "--help"])
     assert "NO SANDBOX" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("option", ["--json", "--gradescope"])
+def test_a_file_that_cannot_be_written_is_refused_before_any_notebook_runs(option, tmp_path, monkeypatch, capsys):
+    def never(*_, **__):
+        raise AssertionError("a notebook was run")
+
+    monkeypatch.setattr(grading, "grade", never)
+    mine = notebook(tmp_path / "a.ipynb", "x = 1")
+    (tmp_path / "file.txt").write_text("mine")
+    for where, says in (
+        (tmp_path, "it is a folder. Give the name of a file"),
+        (tmp_path / "absent" / "x.json", f"there is no folder {tmp_path / 'absent'}"),
+        (tmp_path / "file.txt" / "x.json", "there is no folder"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        (mine, "is a notebook; give the name of a file to write"),
+    ):
+        assert cli.main(["lessons", "grade", str(mine), option, str(where)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"minibptt: {option} {where}") and says in err, err
+    one = str(tmp_path / "one.json")
+    assert cli.main(["lessons", "grade", str(mine), "--json", one, "--gradescope", one]) == 2
+    assert "give two" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.ipynb", "file.txt"]
+    assert (tmp_path / "file.txt").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_read_ends_in_code_2_and_the_others_are_graded(tmp_path, capsys):
+    good, unknown = (notebook(tmp_path / f"{name}.ipynb", *SOLVED) for name in ("good", "unknown"))
+    unknown.write_text(json.dumps({"cells": []}))
+    missing = tmp_path / "missing.ipynb"
+    assert cli.main(["lessons", "grade", str(good), "--json", str(tmp_path / "a.json")]) == 0
+    capsys.readouterr()
+    assert cli.main(["lessons", "grade", *map(str, (missing, good, unknown))]) == 2
+    out, err = capsys.readouterr()
+    assert f"{good}: lesson 2, your name: 3 of 3" in out and "cannot be read" in out
+    assert err.startswith(f"minibptt: not graded: {missing}, {unknown}.")
+
+
+def test_a_name_cannot_steer_the_terminal_or_end_the_grading(tmp_path, capsys):
+    name = "\x1b[31mAda\x9b2J \u202eecalevoL\x07"
+    cells = [code.replace('"your name"', ascii(name)) for code in SOLVED]
+    path, out = notebook(tmp_path / "a.ipynb", *cells, r"raise ValueError('\ud800')"), tmp_path / "a.json"
+    assert cli.main(["lessons", "grade", str(path), "--json", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert r"\x1b[31mAda\x9b2J \u202eecalevoL\x07" in shown and "3 of 3" in shown
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert json.loads(out.read_text(encoding="utf-8"))[0]["student"] == name
+    assert "\\ud800" in out.read_text(encoding="utf-8")  # half a character, which UTF-8 cannot write
+    assert cli.main(["lessons", "grade", str(path), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["student"] == name
 
 
 def test_a_table_can_be_made_of_nothing():

@@ -13,6 +13,7 @@ import minibptt as mb
 
 PACKAGE = Path(mb.__file__).parent
 ROOT = PACKAGE.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # From the bottom up: a file imports only files that stand before it.
 ORDER = """
 backend memory
@@ -57,26 +58,50 @@ def modules():
 
 
 def imported(name, tree):
-    """The modules of the package that a module imports, at its top or anywhere inside."""
-    folder = name.split(".")[:-1]
-    if name in ("cells", "plots", "lessons", "lessons.checks", "standin"):  # a folder's own file
-        folder = [name]
+    """The modules of the package that a module imports, at its top or anywhere inside; "" is the package itself."""
+    package = ["minibptt", *name.split(".")]
+    if not (PACKAGE.joinpath(*package[1:]) / "__init__.py").exists():  # else it is a folder's own file
+        package.pop()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = folder[: len(folder) - node.level + 1]
-            parts = [*base, *(node.module.split(".") if node.module else [])]
-            if parts and ".".join(parts) in ORDER:
-                yield ".".join(parts)
-            else:
-                yield from (".".join([*parts, alias.name]) for alias in node.names)
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            home = ".".join([*start, *([node.module] if node.module else [])])
+            inside = {f"{home}.{alias.name}" for alias in node.names}
+            modules_inside = {one for one in inside if one.removeprefix("minibptt.") in ORDER}
+            found = [*modules_inside, *([home] if inside - modules_inside else [])]
+        else:
+            continue
+        yield from (one.removeprefix("minibptt").removeprefix(".") for one in found if one.split(".")[0] == "minibptt")
 
 
 def test_imports_run_downwards_only():
-    place = {name: i for i, name in enumerate(ORDER)}
+    place = {name: i for i, name in enumerate([*ORDER, ""])}
     edges = [(name, other) for name, tree in modules() for other in imported(name, tree)]
     assert len(edges) > 50
     wrong = [(a, b) for a, b in edges if place[b] >= place[a]]
     assert not wrong, f"these import upwards: {wrong}"
+
+
+def test_imports_are_seen_however_they_are_written():
+    for name, code, expected in [
+        ("tape", "from .sweep import pull", {"sweep"}),
+        ("tape", "def later():\n    from .cells import rnn, Cell", {"cells.rnn", "cells"}),
+        (
+            "cells.rnn",
+            "from ..ops import tanh\nfrom .base import Cell\nfrom .. import backend",
+            {"ops", "cells.base", "backend"},
+        ),
+        ("commands", "from .output import say", {"commands.output"}),  # a folder's own file
+        ("students", "from . import contract", {"students.contract"}),
+        ("lessons.checks", "from ..registry import exercise", {"lessons.registry"}),
+        ("lessons.run_cells", "from minibptt.lessons import check, registry", {"lessons.check", "lessons.registry"}),
+        ("ops", "import minibptt.tape, numpy\nimport minibptt", {"tape", ""}),
+        ("ops", "from minibptt import Tape\nfrom numpy import tape", {""}),
+        ("ops", "from . import Tape", {""}),
+    ]:
+        assert set(imported(name, ast.parse(code))) == expected, code
 
 
 def test_only_plots_knows_matplotlib_and_only_backend_knows_cupy():
@@ -99,6 +124,35 @@ def test_every_module_and_every_public_name_says_what_it_is():
         thing = getattr(mb, name)
         if not name.startswith("_") and callable(thing) and getattr(thing, "__module__", "").startswith("minibptt"):
             assert thing.__doc__, name
+
+
+FIRST = re.compile(r"[Rr]ead (this file first|last|\S+\.py first)|needs no other")
+AFTER = re.compile(r"[Rr]ead after\s+(\S+\.py)(?:\s+and\s+(\S+\.py))?")
+
+
+def test_every_module_says_what_to_read_before_it_and_that_stands_below_it():
+    place = {name: i for i, name in enumerate(ORDER)}
+    for name, tree in modules():
+        text = ast.get_docstring(tree)
+        found = AFTER.search(text)
+        assert found or FIRST.search(text), f"{name}: say which file to read before it (Read after x.py.)"
+        for file in filter(None, found.groups() if found else ()):
+            home = PACKAGE.joinpath(*name.split("."))
+            home = home if home.is_dir() else home.parent
+            there = [path for path in ((home / file).resolve(), PACKAGE / file) if path.exists()]
+            assert there, f"{name}: there is no {file}"
+            before = ".".join(there[0].relative_to(PACKAGE).with_suffix("").parts)
+            assert place[before] < place[name], f"{name} is to be read after {before}, which stands above it"
+
+
+def test_the_readme_lists_files_in_the_order_of_imports_and_with_what_they_say_is_read_before():
+    text = README.split("## Reading order")[1]
+    names = [one.replace("/", ".") for one in re.findall(r"\(minibptt/(\S+)\.py\)", text.split("Then [")[0])]
+    assert names == sorted(names, key=ORDER.index) and text.strip().startswith("Eleven files") and len(names) == 11
+    docstrings = {name: ast.get_docstring(tree) for name, tree in modules()}
+    for name in names[: names.index("ops") + 1]:
+        before = AFTER.search(docstrings[name])
+        assert name == "backend" or before[1].removesuffix(".py") in names, name
 
 
 def test_import_loads_neither_matplotlib_nor_cupy_and_starts_no_thread_or_process():
@@ -181,7 +235,6 @@ def test_the_changelog_knows_this_version():
     assert f"## {mb.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", README, re.DOTALL)
 
 

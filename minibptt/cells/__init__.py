@@ -1,4 +1,4 @@
-"""A file a cell: its equations, its step on the tape, and its forward and backward pass by hand."""
+"""A file a cell: its equations, its step on the tape, and its forward and backward pass by hand. Read base.py first."""
 
 from .base import Cell
 from .gru import GRUCell

@@ -2,7 +2,7 @@
 
 The explicit passes fill a few arrays of T·B·H numbers at every call and drop them all when the tape goes. Fresh
 pages are slow to get; the arrays of the call before are warm. An array is handed out again only when nobody
-else holds it or a view of it, so nothing that a caller can still see is ever overwritten.
+else holds it or a view of it, so nothing that a caller can still see is ever overwritten. Read after ../backend.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 A cell's `forward` and `backward` go over the whole sequence by hand, with the equations of their own file; this
 file keeps what happens *between* two steps. Arrays only: no tensor and no tape. State buffers are (T + 1, B, H),
 index 0 the initial state and index t the state after step t, and adjoints stand at the same indices.
+Read after buffers.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The GRU (Cho et al. 2014), in both variants of its reset.
+"""The GRU (Cho et al. 2014), in both variants of its reset. Read after lstm.py.
 
 Gates in the order r, z, n, side by side in the last axis of W_x (D, 3H), W_h (H, 3H) and b (3H,).
 Forward, for t = 1 … T:

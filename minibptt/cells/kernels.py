@@ -3,7 +3,8 @@
 On a device what costs is the launch, several microseconds each; a dozen ufuncs a step are a dozen launches. Here a step
 is one matrix product and one launch (two of each for the GRU whose reset stands before its product). A body is the
 equations of the cell's file on one element, in plain C, where `/` and literals must not turn float into double: whole
-numbers only. NumPy has no launches; there the cells' ufuncs, in place and in blocks, are faster. Read after lstm.py.
+numbers only. NumPy has no launches; there the cells' ufuncs, in place and in blocks, are faster. Read after
+explicit.py, with lstm.py beside it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The LSTM (Hochreiter and Schmidhuber 1997; the forget gate from Gers, Schmidhuber and Cummins 2000).
 
+Read after rnn.py.
+
 Gates in the order i, f, g, o, side by side in the last axis of W_x (D, 4H), W_h (H, 4H) and b (4H,).
 Forward, for t = 1 … T:
 

@@ -1,4 +1,4 @@
-"""The plain recurrent cell (Elman 1990), with tanh, relu or no nonlinearity.
+"""The plain recurrent cell (Elman 1990), with tanh, relu or no nonlinearity. Read after explicit.py.
 
 Forward, for t = 1 … T:
 

@@ -1,1 +1,4 @@
-"""The commands of `minibptt`, a file each: `add(subparsers)` says its arguments, `run(options)` does the work."""
+"""The commands of `minibptt`, a file each: `add(subparsers)` says its arguments, `run(options)` does the work.
+
+Read output.py first.
+"""

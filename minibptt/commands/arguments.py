@@ -1,4 +1,7 @@
-"""What several commands ask for: types of arguments, and the task and the model chosen by them."""
+"""What several commands ask for: types of arguments, and the task and the model chosen by them.
+
+Read after output.py.
+"""
 
 from __future__ import annotations
 

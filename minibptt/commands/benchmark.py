@@ -1,4 +1,4 @@
-"""minibptt benchmark: a training step on the CPU and on a GPU, timed honestly."""
+"""minibptt benchmark: a training step on the CPU and on a GPU, timed honestly. Read after ../benchmark.py."""
 
 from __future__ import annotations
 

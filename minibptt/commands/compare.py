@@ -1,4 +1,7 @@
-"""minibptt compare: what truncation keeps of the gradient, on text or a task, before and after training."""
+"""minibptt compare: what truncation keeps of the gradient, on text or a task, before and after training.
+
+Read after arguments.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`minibptt derive`: a gradient derived step by step, for a small cell with numbers of one's own."""
+"""`minibptt derive`: a gradient derived step by step, for a small cell with numbers of one's own.
+
+Read after ../derive.py.
+"""
 
 from __future__ import annotations
 

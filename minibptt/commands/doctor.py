@@ -1,4 +1,4 @@
-"""minibptt doctor: what is installed, and what works here."""
+"""minibptt doctor: what is installed, and what works here. Read after output.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""minibptt explore: the page "what does your k throw away?", of a text, a task, or three examples that teach."""
+"""minibptt explore: the page "what does your k throw away?", of a text, a task, or three examples that teach.
+
+Read after ../explore.py.
+"""
 
 from __future__ import annotations
 

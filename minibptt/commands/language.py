@@ -1,4 +1,7 @@
-"""The character model that `minibptt train` learns and `minibptt sample` lets speak, and its checkpoint's header."""
+"""The character model that `minibptt train` learns and `minibptt sample` lets speak, and its checkpoint's header.
+
+Read after arguments.py.
+"""
 
 from __future__ import annotations
 

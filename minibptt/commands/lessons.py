@@ -1,4 +1,7 @@
-"""minibptt lessons: list the course's notebooks, copy them, make them from their sources, grade what comes back."""
+"""minibptt lessons: list the course's notebooks, copy them, make them from their sources, grade what comes back.
+
+Read after ../lessons/grade.py.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from typing import Any
 from ..lessons.notebooks import INSTALL, copy, folder, lessons
 from ..listing import columns
 from .arguments import UsageError, natural, positive
-from .output import say, shown
+from .output import check_file, say, shown
 
 
 def add(subparsers: Any) -> None:
-    sub = subparsers.add_parser("lessons", help="the course: notebooks to copy, and grading", description=__doc__)
+    sub = subparsers.add_parser(
+        "lessons", help="the course: notebooks to copy, and grading", description="List the course's notebooks, copy "
+        "them, make them from their sources, grade what comes back.",
+    )  # fmt: skip
     sub.set_defaults(run=run_list)
     actions = sub.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="the lessons in order (the default)").set_defaults(run=run_list)
@@ -97,6 +103,7 @@ def run_grade(options: argparse.Namespace) -> None:
     if options.gradescope and len(options.files) > 1:
         raise UsageError(f"--gradescope takes one notebook, found {len(options.files)}")
     only_json, found = str(options.json) == "-", []
+    _check_outputs(options)
     for path in options.files:
         found.append(
             grade(path, lesson=options.lesson, cell_seconds=options.cell_seconds, seconds=options.seconds,
@@ -104,10 +111,26 @@ def run_grade(options: argparse.Namespace) -> None:
         )  # fmt: skip
         if not only_json:
             say(table(found[-1:]))
-    text = json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False)
+    all_of_it = [one.as_dict() for one in found]
     if only_json:
-        say(text)
+        say(json.dumps(all_of_it, indent=2))  # in ASCII, which `say` leaves as it is: what follows reads it as JSON
     elif options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+        text = json.dumps(all_of_it, indent=2, ensure_ascii=False) + "\n"
+        options.json.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a character: \ud800
     if options.gradescope:
         options.gradescope.write_text(json.dumps(found[0].gradescope(), indent=2) + "\n", encoding="utf-8")
+    unread = [one.file for one in found if not one.graded]
+    if unread:
+        raise UsageError(f"not graded: {', '.join(unread)}. What each lacks is said above")
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """UsageError, before any notebook runs, for a file that the results could not be written to."""
+    outputs = {"--json": options.json if str(options.json) != "-" else None, "--gradescope": options.gradescope}
+    given = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in given.items():
+        if path.suffix == ".ipynb":
+            raise UsageError(f"{option} {shown(path)} is a notebook; give the name of a file to write, as grades.json")
+        check_file(option, path)
+    if len({path.absolute() for path in given.values()}) < len(given):
+        raise UsageError(f"--json and --gradescope are one file, {shown(options.json)}; give two")

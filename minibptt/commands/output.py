@@ -1,8 +1,12 @@
-"""What commands write: lines that any terminal can show, and a folder that is written as a whole or not at all."""
+"""What commands write: lines that any terminal can show, and a folder that is written as a whole or not at all.
+
+Read after ../listing.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import tempfile
@@ -33,6 +37,23 @@ def version(package: str) -> str:
         return installed(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def check_file(option: str, path: Path) -> None:
+    """ValueError where a file could not be written: said before the work that it is to hold, and not after it."""
+    start = f"{option} {shown(path)} cannot be written"
+    if os.path.isdir(path):  # which raises nothing, whatever the path is
+        raise ValueError(f"{start}: it is a folder. Give the name of a file, as {shown(path / 'results.json')}")
+    if not os.path.isdir(path.parent):
+        raise ValueError(f"{start}: there is no folder {shown(path.parent)}. Give a file in a folder that is there")
+    try:
+        if not path.exists():
+            path.touch()
+            path.unlink()
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ValueError(f"{start}: {error.strerror}. Give a file in another folder") from None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""minibptt sample: text from a model that `minibptt train` made."""
+"""minibptt sample: text from a model that `minibptt train` made. Read after language.py."""
 
 from __future__ import annotations
 

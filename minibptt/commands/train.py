@@ -1,4 +1,7 @@
-"""minibptt train: a character model learns a text, stopped and resumed at will, and is judged at the end."""
+"""minibptt train: a character model learns a text, stopped and resumed at will, and is judged at the end.
+
+Read after language.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What a check says of an answer: first whether it is of the right kind, then which mistake it looks like.
 
 A mistake is recognised by making it: its numbers are worked out by the engine like those of the right answer.
+Read after registry.py.
 """
 
 from __future__ import annotations

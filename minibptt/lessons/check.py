@@ -1,4 +1,4 @@
-"""Is my answer right? In a notebook: `from minibptt.lessons import check`.
+"""Is my answer right? In a notebook: `from minibptt.lessons import check`. Read after registry.py.
 
 check.seed("Ada Lovelace")           numbers of your own in the exercises that have some
 check.numbers("2.3")                 those numbers, by name

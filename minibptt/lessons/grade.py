@@ -1,6 +1,7 @@
 """Grading notebooks: each is run in a process of its own, with limits, and checked by the grader's own package.
 
 This is no sandbox. A student's code can read and write what you can, and code that means to can change the checks.
+Read after notebooks.py.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class Grade:
     @property
     def points(self) -> float:
         return sum(mark.points for mark in self.marks)
+
+    @property
+    def graded(self) -> bool:
+        """False for a file that is no notebook of a lesson: nothing in it was run."""
+        return bool(self.marks)
 
     @property
     def most(self) -> float:

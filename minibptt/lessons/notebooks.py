@@ -1,4 +1,7 @@
-"""The course's notebooks: where they are, what they are called, copying them, and reading the code of any notebook."""
+"""The course's notebooks: where they are, what they are called, copying them, and reading the code of any notebook.
+
+It needs no other file.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +70,17 @@ def copy(out: Path, version: str = "student", install: str = INSTALL) -> tuple[l
             continue
         text = lesson.path(version).read_text(encoding="utf-8")
         if install != INSTALL:
-            text = text.replace(json.dumps(json.dumps(INSTALL))[1:-1], json.dumps(json.dumps(install))[1:-1])
+            text = text.replace(_given_to_pip(INSTALL), _given_to_pip(install))
         temporary = target.with_suffix(".part")
         temporary.write_text(text, encoding="utf-8", newline="\n")
         os.replace(temporary, target)
         written.append(target)
     return written, left
+
+
+def _given_to_pip(install: str) -> str:
+    """The end of the first cell's command, as it stands in the notebook's JSON; the bare name stands elsewhere too."""
+    return json.dumps(f'"-q", {json.dumps(install)}]')[1:-1]
 
 
 class NoNotebook(ValueError):

@@ -1,4 +1,4 @@
-"""The process in which grade.py runs a student's notebook: `python run_cells.py`, told what to do on its input.
+"""The process in which grade.py runs a student's notebook, told what to do on its input. Read after grade.py.
 
 Every cell is run in one namespace, as in a notebook; a cell that fails is noted and the next one goes on. Then the
 checks are made, by the package as it is installed for the grader. Each result is a line of JSON in a file, so that it
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import signal
 import sys
 import traceback
@@ -130,4 +131,9 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main()
+    code = 1
+    try:
+        main()
+        code = 0
+    finally:
+        os._exit(code)  # now: a thread that the notebook left running would hold the process until its time is over

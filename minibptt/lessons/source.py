@@ -10,6 +10,7 @@ A source is lessons/NN_name.py in percent format, a Python file that runs from t
     # %%                             for both
 
 A first cell that installs the package on Colab is put before them. The same source gives the same bytes.
+Read after notebooks.py.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .notebooks import INSTALL, VERSIONS
 
 _NAME = re.compile(r"(\d\d)_[a-z0-9_]+")
 KNOWN = {"minutes", "gpu", "exercise", "solution", "teacher"}
-COLAB = f"""# On Colab this installs the package; elsewhere it does nothing.
+COLAB = f"""# Installs the package, on Colab only. While it is not on PyPI: minibptt lessons copy DIR --install git+URL
 import importlib.util
 import subprocess
 import sys

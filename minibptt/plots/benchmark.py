@@ -1,4 +1,7 @@
-"""CPU against GPU: time of a training step over a size, with the crossover and what each regime is bound by."""
+"""CPU against GPU: time of a training step over a size, with the crossover and what each regime is bound by.
+
+Read after ../timings.py.
+"""
 
 from __future__ import annotations
 

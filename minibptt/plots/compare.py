@@ -1,4 +1,7 @@
-"""What `minibptt.compare` found, as a figure: kept share and relative error against the length of the window."""
+"""What `minibptt.compare` found, as a figure: kept share and relative error against the length of the window.
+
+Read after ../report.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float32 against float64 over time steps, as a figure."""
+"""float32 against float64 over time steps, as a figure. Read after ../drift.py."""
 
 from __future__ import annotations
 

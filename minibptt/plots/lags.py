@@ -1,4 +1,7 @@
-"""The gradient by lag: how far back it comes from, in signed shares, which add up, and in norms, which do not."""
+"""The gradient by lag: how far back it comes from, in signed shares, which add up, and in norms, which do not.
+
+Read after ../contributions.py.
+"""
 
 from __future__ import annotations
 

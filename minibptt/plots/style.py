@@ -1,4 +1,4 @@
-"""What the figures have in common: colours, step numbers, names of symbols, saving.
+"""What the figures have in common: colours, step numbers, names of symbols, saving. Read after ../contributions.py.
 
 Colours are those of Okabe and Ito (2008), which colour-blind readers can tell apart; markers, line styles and hatches
 carry the same difference in grey.

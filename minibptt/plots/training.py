@@ -1,4 +1,7 @@
-"""How biased truncation is while a model learns: comparisons made at several moments of one training run."""
+"""How biased truncation is while a model learns: comparisons made at several moments of one training run.
+
+Read after compare.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The triangle of pairs (loss step t, source step s): its axes, what a schedule keeps of it, and where it cuts."""
+"""The triangle of pairs (loss step t, source step s): its axes, what a schedule keeps of it, and where it cuts.
+
+Read after style.py.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Queue:
     """A device that works behind the back of the program, and a clock of its own: to see what a wait is for.
 
-    launch(seconds) returns at once; synchronise() waits until all that was launched is done; clock() is the time now.
+    launch(seconds) returns at once; synchronize() waits until all that was launched is done; clock() is the time now.
     """
 
     def __init__(self, launch=0.0):
@@ -17,7 +17,7 @@ class Queue:
         self.now += self.cost  # what the program itself spends on asking
         self.done = max(self.done, self.now) + seconds
 
-    def synchronise(self):
+    def synchronize(self):
         self.events.append("wait")
         self.now = max(self.now, self.done)
 

@@ -1,7 +1,7 @@
 """Calling somebody's own forward and backward pass: the contract, and whether what comes back keeps it.
 
 Nothing here knows whether a gradient is right: see verdict.py. What breaks the contract is a `Broken`, in the
-terms of whoever wrote the pass.
+terms of whoever wrote the pass. Read after by_hand.py.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Student:
             raise Broken(f"{name} raised {type(error).__name__} ({error}){where}") from error
 
     def _same(self, used: Arrays, before: Arrays, name: str) -> None:
-        changed = [n for n in used if not np.array_equal(used[n], before[n])]
+        changed = [n for n in used if not np.array_equal(used[n], before[n], equal_nan=True)]
         if changed:
             raise Broken(
                 f"{name} changes {' and '.join(changed)} in place; work on a copy "

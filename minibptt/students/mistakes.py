@@ -1,6 +1,7 @@
 """The mistakes that people make in a forward or backward pass through time, each as a fault of by_hand.py.
 
 A mistake is recognised by doing it: where a pass gives the numbers of a fault, to rounding, it has that fault.
+Read after by_hand.py.
 """
 
 from __future__ import annotations

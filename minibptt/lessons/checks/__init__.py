@@ -1,1 +1,4 @@
-"""The checks of each lesson's exercises, a file a lesson: lesson02.py for exercises 2.1, 2.2, … See ../registry.py."""
+"""The checks of each lesson's exercises, a file a lesson: lesson02.py for exercises 2.1, 2.2, …
+
+Read ../answers.py first.
+"""

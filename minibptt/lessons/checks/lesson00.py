@@ -1,4 +1,7 @@
-"""Lesson 0, a character model: the first loss, the pairs that windows keep, and the state that goes on."""
+"""Lesson 0, a character model: the first loss, the pairs that windows keep, and the state that goes on.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

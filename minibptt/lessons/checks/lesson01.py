@@ -1,4 +1,4 @@
-"""Lesson 1, the chain rule on a tape: the engine's tape says what is right."""
+"""Lesson 1, the chain rule on a tape: the engine's tape says what is right. Read after ../answers.py."""
 
 from __future__ import annotations
 

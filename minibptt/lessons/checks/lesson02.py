@@ -1,4 +1,4 @@
-"""Lesson 2, a linear RNN by hand. The engine's linear cell (one unit) says what is right."""
+"""Lesson 2, a linear RNN by hand. The engine's linear cell (one unit) says what is right. Read after ../answers.py."""
 
 from __future__ import annotations
 

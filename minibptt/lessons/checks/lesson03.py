@@ -1,4 +1,4 @@
-"""Lesson 3, the RNN's backward pass: `check_cell` holds it against the tape."""
+"""Lesson 3, the RNN's backward pass: `check_cell` holds it against the tape. Read after ../answers.py."""
 
 from __future__ import annotations
 

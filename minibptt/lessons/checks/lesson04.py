@@ -1,4 +1,4 @@
-"""Lesson 4, vanishing and exploding: Jacobians come from the tape, seed by seed."""
+"""Lesson 4, vanishing and exploding: Jacobians come from the tape, seed by seed. Read after ../answers.py."""
 
 from __future__ import annotations
 

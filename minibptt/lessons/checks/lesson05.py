@@ -1,4 +1,4 @@
-"""Lesson 5, carry, cut, reset: the loops are run again with each mistake, by the engine."""
+"""Lesson 5, carry, cut, reset: the loops are run again with each mistake, by the engine. Read after ../answers.py."""
 
 from __future__ import annotations
 

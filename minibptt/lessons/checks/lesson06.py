@@ -1,4 +1,7 @@
-"""Lesson 6, k1 and k2: what is right comes from schedules and from a tape that is really cut."""
+"""Lesson 6, k1 and k2: what is right comes from schedules and from a tape that is really cut.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lesson 7, when truncation misleads: contributions of a cell that adds up say what each window and each draw gives."""
+"""Lesson 7, when truncation misleads: contributions of a cell that adds up say what each window and each draw gives.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lesson 8, LSTM and GRU: the engine's LSTM cell says what a bias, a step back and another library's weights give."""
+"""Lesson 8, LSTM and GRU: the engine's LSTM cell says what a bias, a step back and another library's weights give.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

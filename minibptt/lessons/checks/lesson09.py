@@ -1,4 +1,4 @@
-"""Lesson 9, padding and streams: the engine's masks, means and streams say what is right."""
+"""Lesson 9, padding and streams: the engine's masks, means and streams say what is right. Read after ../answers.py."""
 
 from __future__ import annotations
 

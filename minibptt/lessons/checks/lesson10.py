@@ -1,4 +1,7 @@
-"""Lesson 10, memory: the best number of segments, one segment on the way back, and a tape that grows."""
+"""Lesson 10, memory: the best number of segments, one segment on the way back, and a tape that grows.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

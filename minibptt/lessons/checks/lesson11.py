@@ -1,4 +1,7 @@
-"""Lesson 11, layers against steps: paths through a stack, a step of one with residuals, dropout in its place."""
+"""Lesson 11, layers against steps: paths through a stack, a step of one with residuals, dropout in its place.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Lesson 12, CPU against GPU: the crossover, an honest clock, stray copies, a pool. No exercise needs a device."""
+"""Lesson 12, CPU against GPU: the crossover, an honest clock, stray copies, a pool. No exercise needs a device.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -48,8 +50,6 @@ def _(crossover: Any, n: Numbers) -> None:
     a_second = 1e-9 * (1 / n["cpu_gflops"] - 1 / n["gpu_gflops"])  # what an operation costs more on the CPU
     of_one = flops_of(LSTM(64, 64, rng=0), 1, B) / 64**2  # 48·B, counted from the weights
     right = (ahead / (of_one * a_second)) ** 0.5
-    cpu, gpu = (n[f"{d}_us"] * 1e-6 + of_one * right**2 / n[f"{d}_gflops"] * 1e-9 for d in ("cpu", "gpu"))
-    assert math.isclose(cpu, gpu, rel_tol=1e-9)
     mistakes = {
         "the root is missing: that is H²": right**2,
         "B is missing: each row is in the products": right * B**0.5,
@@ -96,7 +96,7 @@ class _Device:
             self.queue.launch(self.each)
 
     def time_by(self, clock: Callable[..., Any]) -> Any:
-        return clock(self.work, self.queue.synchronise, self.queue.clock)
+        return clock(self.work, self.queue.synchronize, self.queue.clock)
 
 
 def _clock(work: Any, wait: Any, clock: Any, warm_up: int = 1, first: bool = True, last: bool = True) -> float:
@@ -116,6 +116,21 @@ def _wait_after_the_start(work: Any, wait: Any, clock: Any) -> float:
     work()
     start = clock()
     wait()
+    work()
+    wait()
+    return float(clock() - start)
+
+
+def _wait_before_the_warm_up_alone(work: Any, wait: Any, clock: Any) -> float:
+    wait()
+    work()
+    return _clock(work, wait, clock, warm_up=0, first=False)
+
+
+def _two_calls(work: Any, wait: Any, clock: Any) -> float:
+    wait()
+    start = clock()
+    work()
     work()
     wait()
     return float(clock() - start)
@@ -157,9 +172,9 @@ def _(timed: Any) -> None:
         early = "the clock starts before the wait: what was launched before is in your time"
         mistakes[early] = _Device(seed).time_by(_wait_after_the_start)
         unwaited = "you wait before the warm-up, and not after it: the device is still warming up when the clock starts"
-        mistakes[unwaited] = _Device(seed).time_by(lambda w, s, c: (s(), w(), _clock(w, s, c, 0, False))[-1])
+        mistakes[unwaited] = _Device(seed).time_by(_wait_before_the_warm_up_alone)
         once_more = "that is the time of warming up and of one more call: start the clock after the warm-up"
-        mistakes[once_more] = _Device(seed).time_by(lambda w, s, c: _clock(lambda: (w(), w()), s, c, warm_up=0))
+        mistakes[once_more] = _Device(seed).time_by(_two_calls)
         mistakes["that is in milliseconds; seconds are asked for"] = right * 1e3
         mistakes["the sign is wrong: the time now, minus the time at the start"] = -right
         yours = number(found, "what timed returns")
@@ -167,13 +182,23 @@ def _(timed: Any) -> None:
             same(yours, right, mistakes, "the time", "Ask check.hint('12.2')")
 
 
+ALL, BUT_THE_FIRST, BUT_THE_LAST = slice(None), slice(1, None), slice(None, -1)
+
+
 def _echo(
-    model: Any, optimiser: Any, x: Any, state: Any, cut_it: bool = True, shift: int = 1, step: bool = True
+    model: Any,
+    optimiser: Any,
+    x: Any,
+    state: Any,
+    cut_it: bool = True,
+    judged: slice = BUT_THE_FIRST,
+    targets: slice = BUT_THE_LAST,
+    step: bool = True,
 ) -> tuple[Any, Any]:
-    """A training step that leaves nothing: outputs[t] is to be x[t − 1]."""
+    """A training step that leaves nothing: outputs[t] is to be x[t − 1]; or one with a mistake."""
     with Tape() as tape:
         outputs, state = model(x, cut(state) if cut_it else zero_state(model, x.shape[1]))
-        loss = mse(outputs[1:], x[:-1]) if shift == 1 else mse(outputs, x) if shift == 0 else mse(outputs[1:], x[1:])
+        loss = mse(outputs[judged], x[targets])
     if step:
         optimiser.step(tape.gradient(loss, model))
     return loss, state
@@ -206,9 +231,10 @@ def _(mended: Any) -> str:
     with backend.use_backend("numpy"):
         losses, weights, counts = _train(lambda *a: call(mended, *a, what="mended"))
         right = _train(_echo)
-        reset, unshifted, later, unmoved = (
-            _train(partial(_echo, **how)) for how in ({"cut_it": False}, {"shift": 0}, {"shift": 2}, {"step": False})
-        )
+        reset = _train(partial(_echo, cut_it=False))
+        unshifted = _train(partial(_echo, judged=ALL, targets=ALL))
+        later = _train(partial(_echo, targets=BUT_THE_FIRST))
+        unmoved = _train(partial(_echo, step=False))
     mistakes = {
         "the state before is not used: that is a reset. Cut it": _numbers(*reset[:2]),
         "the targets are the inputs of the same step; broken's are those of the step before": _numbers(*unshifted[:2]),

@@ -1,4 +1,7 @@
-"""Lesson 13, a character model: how long a window must be, free running, and an evaluation that is right."""
+"""Lesson 13, a character model: how long a window must be, free running, and an evaluation that is right.
+
+Read after ../answers.py.
+"""
 
 from __future__ import annotations
 
