@@ -31,7 +31,7 @@ from .backend import (
 from .cells.kernels import fusing, unfused
 from .layers import Embedding
 from .losses import mse
-from .module import check_model, check_size, evaluating
+from .module import check_model, check_number, check_size, check_whole, evaluating
 from .recurrent import GRU, LSTM, RNN
 from .sequence import run, sequence_input
 from .tape import Tape
@@ -58,6 +58,8 @@ def timed(
     measurement takes about `seconds`, but at least `least` and at most `most` calls.
     """
     check_size("timed", least=least, most=most)
+    check_whole("timed", warm_up=warm_up)
+    check_number("timed: seconds", seconds, infinite=True)
     for _ in range(warm_up):
         work()
     times: list[float] = []
@@ -127,8 +129,7 @@ def benchmark(
     from .timings import Benchmark, Timing, where_it_ran
 
     check_model(model)
-    if isinstance(seconds, str) or not 0 <= seconds < math.inf:
-        raise ValueError(f"benchmark: seconds must be a number of at least 0, found {seconds!r}")
+    check_number("benchmark: seconds", seconds)
     if isinstance(backends, str | ModuleType):
         raise TypeError(f"benchmark: backends is a list of them, [{backends!r}]; found one alone")
     x = sequence_input(getattr(x, "value", x))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, as_array, library_of, to_numpy
-from .module import Rng, generator
+from .module import Rng, check_number, check_whole, generator
 from .parameters import Parameter, parameter
 from .tape import Tape, no_tape
 from .tensor import Tensor
@@ -68,6 +68,10 @@ def check_gradient(
     """
     if method not in ("auto", *TOLERANCE):
         raise ValueError(f"method must be 'auto', {' or '.join(map(repr, TOLERANCE))}, found {method!r}")
+    check_whole("check_gradient", coordinates=coordinates)
+    check_number("check_gradient: coordinates", coordinates)
+    if tolerance is not None:
+        tolerance = check_number("check_gradient: tolerance", tolerance, infinite=True)
     inputs, named, call = _inputs(function, wrt)
     rng = generator(rng)
     before = [p.value for p in inputs]

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .clipping import real_number
 from .contributions import Contributions
+from .module import check_number
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
 MOST_BYTES = 2_000_000  # of a preset
@@ -96,8 +96,7 @@ def explore(
     path that cannot be written to.
     """
     path = _checked_path(path)
-    if real_number(most_bytes) is None:
-        raise TypeError(f"explore: most_bytes must be a number, found {most_bytes!r}")
+    check_number("explore: most_bytes", most_bytes, above=True)
     if isinstance(c, Contributions):
         c = {"": c}
     given: Any = c.values() if isinstance(c, Mapping) else c

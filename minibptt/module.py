@@ -1,9 +1,14 @@
-"""`Module`: a thing that has parameters, known by the names of its attributes. Read after ops.py."""
+"""`Module`: a thing that has parameters, known by the names of its attributes. Read after parameters.py.
+
+At the end the checks of what a user gives: whole numbers, sizes, numbers in a range, models.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -149,6 +154,37 @@ def check_size(what: str, **sizes: Any) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{what}: {name} must be at least 1, found {size}")
+
+
+def real_number(x: Any) -> float | None:
+    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean."""
+    number: Any = x if isinstance(x, Real) and not isinstance(x, bool) else None
+    try:
+        return None if number is None else float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def check_number(
+    what: str, number: Any, least: float = 0.0, below: float = math.inf, *, above: bool = False, infinite: bool = False
+) -> float:
+    """The number as a float. TypeError for what is no real number, ValueError for NaN and for one out of range.
+
+    least ≤ number < below; above: least itself is out of range too; infinite: ∞ is in it.
+    """
+    found = real_number(number)
+    if found is None:
+        raise TypeError(f"{what} must be a number, found {number!r:.80}")
+    inside = found > least if above else found >= least
+    if not inside or (found >= below and not infinite):
+        low = f"above {least:g}" if above else f"at least {least:g}"
+        if math.isfinite(below):
+            range_ = f"{low} and below {below:g}"
+        else:
+            range_ = "positive" if above and least == 0 else low
+            range_ += "" if infinite else " and finite"
+        raise ValueError(f"{what} must be {range_}, found {number!r:.80}")
+    return found
 
 
 def check_model(model: Any) -> None:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, library_of, to_numpy
-from .clipping import check_limit, clip_by_global_norm, finite_flags
+from .clipping import clip_by_global_norm, finite_flags
 from .gradients import Gradients
-from .module import Module, Rng, check_model, check_size, generator, learning
+from .module import Module, Rng, check_model, check_number, check_size, generator, learning
 from .optim import Optimiser
 from .progress import Progress
 from .streams import Stream
@@ -97,7 +97,7 @@ def train(
     check_model(model)
     _check_optimiser(optimiser, model)
     if clip is not None:
-        check_limit("train: clip", clip)
+        check_number("train: clip", clip, above=True, infinite=True)
     _check_saving(save, about)
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import minibptt as mb
+from minibptt.benchmark import timed
 from minibptt.cli import main
 from minibptt.listing import counted
+from minibptt.module import check_number
 from minibptt.wiring import wiring
 
 
@@ -68,9 +70,63 @@ def test_drift_and_benchmark_say_what_they_take(recorded):
             ask()
     with pytest.raises(TypeError, match=r"a list of them, \['numpy'\]"):
         mb.benchmark(lstm, x, backends="numpy")
-    for seconds in (-1, float("nan"), float("inf"), "1"):
-        with pytest.raises(ValueError, match="seconds must be a number of at least 0"):
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="seconds must be at least 0 and finite"):
             mb.benchmark(lstm, x, seconds=seconds)
+
+
+def ones():
+    return mb.contributions(mb.RNN(2, 3, rng=0), np.ones((3, 1, 2)), np.ones((3, 1, 3)), mb.mse)
+
+
+NUMBERS = {
+    "dropout between layers": (lambda a: mb.LSTM(3, 4, layers=2, dropout=a), "Dropout: p", -1),
+    "Dropout": (lambda a: mb.Dropout(a), "Dropout: p", 1),
+    "benchmark": (lambda a: mb.benchmark(mb.RNN(2, 3), np.ones((2, 1, 2)), seconds=a), "benchmark: seconds", -1),
+    "timed": (lambda a: timed(int, int, seconds=a), "timed: seconds", -1),
+    "artbp": (lambda a: mb.artbp(a), "artbp: p_cut", 1),
+    "Gram": (lambda a: ones().gram().artbp_variance(a), "p_cut", 1),
+    "gram": (lambda a: ones().gram(most_bytes=a), "gram: most_bytes", 0),
+    "sample": (lambda a: mb.sample(mb.RNN(2, 3), [1], 5, temperature=a), "sample: the temperature", -1),
+    "check_gradient": (lambda a: mb.check_gradient(mb.sum, [1.0], tolerance=a), "check_gradient: tolerance", -1),
+    "explore": (lambda a: mb.explore(ones(), "never.html", most_bytes=a), "explore: most_bytes", -1),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_a_number_is_asked_for_in_the_same_words_everywhere(case, tmp_path, monkeypatch):
+    ask, what, outside = NUMBERS[case]
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("a", None if case != "check_gradient" else 1j, True):
+        with pytest.raises(TypeError, match=f"{what} must be a number, found {wrong!r}"):
+            ask(wrong)
+    for wrong in (outside, float("nan")):
+        with pytest.raises(ValueError, match=f"{what} must be (at least 0|positive).*, found {wrong}"):
+            ask(wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_how_many_coordinates_are_tried_is_a_whole_number_and_not_below_none():
+    x = np.array([1.0, 2.0])
+    with pytest.raises(ValueError, match="coordinates must be at least 0"):
+        mb.check_gradient(mb.sum, x, coordinates=-1)
+    with pytest.raises(TypeError, match=r"coordinates must be a whole number, found 1\.5"):
+        mb.check_gradient(mb.sum, x, coordinates=1.5)
+    assert mb.check_gradient(mb.sum, x, coordinates=0).where == "a random direction"
+
+
+def test_a_range_has_its_least_number_in_it_and_the_other_end_not():
+    assert [check_number("a", x, 1, 2) for x in (1, 1.5)] == [1, 1.5]
+    for number, options, words in (
+        (2, {}, "at least 1 and below 2, found 2"),
+        (0.5, {}, "at least 1 and below 2, found 0.5"),
+        (1, {"above": True}, "above 1 and below 2, found 1"),
+    ):
+        with pytest.raises(ValueError, match=f"a must be {words}"):
+            check_number("a", number, 1, 2, **options)
+    with pytest.raises(ValueError, match="at least 0 and finite, found inf"):
+        check_number("a", float("inf"))
+    assert check_number("a", 10**400, infinite=True) == float("inf")
 
 
 def test_explore_says_what_it_takes(recorded, tmp_path):
