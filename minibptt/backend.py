@@ -69,7 +69,9 @@ def _is_cupy(x: object) -> bool:
 def library_named(name: str | ModuleType) -> ModuleType:
     """The array library called `name`, ready for use. BackendError says what is missing and what to do."""
     if isinstance(name, ModuleType):
-        return name
+        if name in _library_of_type.values():
+            return name
+        name = name.__name__  # CuPy may not have been used yet
     if name == "numpy":
         return np
     if name != "cupy":
@@ -96,8 +98,13 @@ def library_named(name: str | ModuleType) -> ModuleType:
             f"CUDA device: {_driver(cupy)}.{_wheels()} Check the driver with nvidia-smi, choose a GPU runtime (on "
             "Colab: Runtime > Change runtime type), or stay on the CPU with use_backend('numpy')."
         )
-    _library_of_type[cupy.ndarray] = cupy
+    register(cupy.ndarray, cupy)
     return cupy
+
+
+def register(array_type: type, library: ModuleType) -> None:
+    """From now on arrays of this type belong to `library`, which has CuPy's functions: a stand-in for a device."""
+    _library_of_type[array_type] = library
 
 
 def _wheels() -> str:

@@ -21,6 +21,8 @@ def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
     for one in several.values():
         if not isinstance(one, Drift):
             raise TypeError(f"plots.drift takes what mb.drift gives, one or a dict of them; found {type(one).__name__}")
+    if not several:
+        raise ValueError("plots.drift: the dict is empty: give what mb.drift found, by name")
     lines = {name: np.where(d.outputs > 0, d.outputs, np.nan) for name, d in several.items()}
     if not any(np.isfinite(line).any() for line in lines.values()):
         raise ValueError("there is no difference to draw: float32 and float64 give the same numbers here")
