@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .module import check_path
+
 # Modules of plain Python that have been there for long and stay; read one after the other, in this order.
 _MODULES = [
     "argparse",
@@ -35,6 +37,7 @@ class TaskError(ValueError):
 
 def read_text(path: str | Path) -> str:
     """The text of a UTF-8 file. TaskError where it is missing, empty, a folder, binary or in another encoding."""
+    check_path("read_text: the path", path)
     path = Path(path)
     try:
         with open(path, "rb") as file:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .contributions import Contributions
-from .module import check_number
+from .module import check_number, check_path
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
 MOST_BYTES = 2_000_000  # of a preset
@@ -122,8 +122,7 @@ def explore(
 
 
 def _checked_path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"explore: the path must be the name of a file, found {path!r}")
+    check_path("explore: the path", path)
     path = Path(path)
     folder = os.path.isdir(path)  # which raises nothing, whatever the path is
     if folder or not os.path.isdir(path.parent):

@@ -1,11 +1,12 @@
 """`Module`: a thing that has parameters, known by the names of its attributes. Read after parameters.py.
 
-At the end the checks of what a user gives: whole numbers, sizes, numbers in a range, models.
+At the end the checks of what a user gives: whole numbers, sizes, numbers in a range, names of files, models.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Real
@@ -185,6 +186,12 @@ def check_number(
             range_ += "" if infinite else " and finite"
         raise ValueError(f"{what} must be {range_}, found {number!r:.80}")
     return found
+
+
+def check_path(what: str, path: Any) -> None:
+    """TypeError for what is no name of a file: a number would be taken for an open file."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{what} must be the name of a file, found {path!r:.80}")
 
 
 def check_model(model: Any) -> None:

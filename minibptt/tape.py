@@ -101,8 +101,12 @@ class Tape(Questions):
         """
         before = self._steps, self._layer
         if step is not None:
-            check_size("tape.at", step=step, last=step if last is None else last)
-            self._steps = (step + self._before, (step if last is None else last) + self._before)
+            last = step if last is None else last
+            if not (type(step) is type(last) is int and 1 <= step <= last):  # quick: a sequence asks at every step
+                check_size("tape.at", step=step, last=last)
+                if last < step:
+                    raise ValueError(f"tape.at: last must not be before step {step}, found {last}")
+            self._steps = (step + self._before, last + self._before)
         if layer is not None:
             self._layer = layer
         try:

@@ -21,7 +21,7 @@ import numpy as np
 from .backend import Array, library_of, to_numpy
 from .clipping import clip_by_global_norm, finite_flags
 from .gradients import Gradients
-from .module import Module, Rng, check_model, check_number, check_size, generator, learning
+from .module import Module, Rng, check_model, check_number, check_path, check_size, generator, learning
 from .optim import Optimiser
 from .progress import Progress
 from .streams import Stream
@@ -99,6 +99,10 @@ def train(
     if clip is not None:
         check_number("train: clip", clip, above=True, infinite=True)
     _check_saving(save, about)
+    if resume is not None:
+        check_path("train: resume", resume)
+    if not isinstance(progress, bool | Progress):
+        raise TypeError(f"train: progress must be True, False or a Progress, found {progress!r:.80}")
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)
@@ -138,6 +142,8 @@ def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
     """CheckpointError or TypeError for what could not be saved, or not there: before the training, not after it."""
     if save is None and about is None:
         return
+    if save is not None:
+        check_path("train: save", save)
     from . import saving  # here, as below, so that `import minibptt` stays quick
 
     if save is not None and not Path(save).absolute().parent.is_dir():

@@ -17,7 +17,7 @@ from .archive import CheckpointError, replacing
 from .backend import Array, library_of, to_backend, to_numpy
 from .cells import Cell
 from .layouts import Arrays, cells_of, give, shapes_of, take
-from .module import Module
+from .module import Module, check_path
 from .parameters import assign
 from .saving import misfits
 
@@ -173,6 +173,7 @@ def save_safetensors(path: str | os.PathLike[str], weights: Module | Mapping[str
     The file appears in one step. CheckpointError where the package safetensors is missing, and where the file cannot
     be written.
     """
+    check_path("save_safetensors: the path", path)
     package = _safetensors("save_safetensors")
     arrays = weights.parameters() if isinstance(weights, Module) else weights
     # It writes a buffer as it lies in memory, so a transposed view would be stored wrong.
@@ -187,6 +188,7 @@ def load_safetensors(path: str | os.PathLike[str], model: Module | None = None) 
     CheckpointError where the package is missing, the file cannot be read or the arrays do not fit the model, listing
     all that is missing, unexpected, or of another shape or type; then the model is as it was.
     """
+    check_path("load_safetensors: the path", path)
     package = _safetensors("load_safetensors")
     try:
         with open(path, "rb") as file:

@@ -185,6 +185,8 @@ def test_a_step_is_a_whole_number_counted_from_1(clock):
         with pytest.raises(ValueError, match=f"must be at least 1, found {wrong}"):
             clock(wrong)
     clock(np.int32(1))
+    with pytest.raises(ValueError, match="last must not be before step 3, found 2"):
+        standing(3, 2)
 
 
 def test_the_clock_is_restored_after_nesting_and_after_an_exception():
