@@ -194,18 +194,24 @@ def available_backends() -> tuple[str, ...]:
 
 
 def to_numpy(x: Any) -> np.ndarray:
-    """The value of a tensor, array or number as a NumPy array; from a device it is copied (and waits for it)."""
+    """The value of a tensor, array or number as a NumPy array; from a device it is copied (and waits for it).
+
+    TypeError for what holds no numbers.
+    """
     x = getattr(x, "value", x)
     if isinstance(x, np.ndarray):
         return x
     if is_array(x):
         return x.get()
     try:
-        return np.asarray(x)
+        array = np.asarray(x)
     except TypeError:
         if isinstance(x, list | tuple):
             raise TypeError("to_numpy takes one tensor; a state on a device: mb.to_backend(state, 'numpy')") from None
         raise
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"a tensor, an array or numbers are needed here, found {x!r:.80}")
+    return array
 
 
 def to_backend(x: Any, name: str | ModuleType | None = None) -> Array:

@@ -57,6 +57,8 @@ def timed(
     synchronise: waits until the device has finished; it is called before the clock starts and before it stops. The
     measurement takes about `seconds`, but at least `least` and at most `most` calls.
     """
+    if not callable(work) or not callable(synchronise):
+        raise TypeError("timed takes two functions without arguments: the work, and what waits for the device")
     check_size("timed", least=least, most=most)
     check_whole("timed", warm_up=warm_up)
     check_number("timed: seconds", seconds, infinite=True)

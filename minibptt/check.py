@@ -95,7 +95,13 @@ def check_gradient(
 
 def _inputs(function: Callable[..., Tensor], wrt: Any) -> tuple[list[Parameter], list[str], Callable[[], Tensor]]:
     """The parameters to perturb, their names, and the function of no arguments that uses them."""
+    if not callable(function):
+        raise TypeError(
+            f"check_gradient: the function must be one that returns a scalar tensor, found {function!r:.80}"
+        )
     many = list(wrt) if isinstance(wrt, list | tuple) else [wrt]
+    if not many:
+        raise ValueError("check_gradient: there is nothing to differentiate by: give a module, parameters or arrays")
     known: list[tuple[str, Parameter]] = []
     for one in many:
         if isinstance(one, Parameter):

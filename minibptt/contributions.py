@@ -150,6 +150,7 @@ def contributions(
     x = sequence_input(x)
     T, B = x.shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": flags("resets", resets, T, B)}
+    check_number("contributions: most_bytes", most_bytes, above=True, infinite=True)
     matrices = 16 * T * T * 2 * len(parts_of(model))
     if matrices > most_bytes:
         raise ValueError(

@@ -194,16 +194,19 @@ def check_path(what: str, path: Any) -> None:
         raise TypeError(f"{what} must be the name of a file, found {path!r:.80}")
 
 
-def check_model(model: Any) -> None:
-    """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked."""
-    if isinstance(model, type) or not hasattr(model, "named_parameters"):
+def check_model(model: Any, learns: bool = True) -> None:
+    """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked.
+
+    learns: False where the model is only run, which any function can be.
+    """
+    if isinstance(model, type) or not (hasattr(model, "named_parameters") or (callable(model) and not learns)):
         found, hint = f"{type(model).__name__}", ""
         if isinstance(model, type):
             found, hint = f"the class {model.__name__}", ": call it, to make one"
         elif callable(model):
             hint = ": put it among the layers of a Sequential"
         raise TypeError(f"the model must be a cell, a layer or another Module, found {found}{hint}")
-    if next(iter(model.named_parameters()), None) is None:
+    if learns and next(iter(model.named_parameters()), None) is None:
         raise ValueError(f"{type(model).__name__} has no parameters: there is no gradient to ask for")
 
 

@@ -22,6 +22,7 @@ from .backend import Array, library_of, to_numpy
 from .clipping import clip_by_global_norm, finite_flags
 from .gradients import Gradients
 from .module import Module, Rng, check_model, check_number, check_path, check_size, generator, learning
+from .objective import check_loss
 from .optim import Optimiser
 from .progress import Progress
 from .streams import Stream
@@ -95,6 +96,7 @@ def train(
             f"{type(stream).__name__}"
         )
     check_model(model)
+    check_loss(loss)
     _check_optimiser(optimiser, model)
     if clip is not None:
         check_number("train: clip", clip, above=True, infinite=True)
@@ -156,7 +158,8 @@ def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
 def _check_optimiser(optimiser: Any, model: Module) -> None:
     """TypeError for what is no optimiser; ValueError for one of another model, which would be moved in its place."""
     if isinstance(optimiser, type) or not callable(getattr(optimiser, "step", None)):
-        raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {type(optimiser).__name__}")
+        found = f"the class {optimiser.__name__}" if isinstance(optimiser, type) else type(optimiser).__name__
+        raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {found}")
     own, its = dict(model.named_parameters()), getattr(optimiser, "parameters", None)  # one of your own may have none
     if isinstance(its, Mapping) and its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
         raise ValueError(

@@ -630,3 +630,11 @@ def test_the_stand_in_has_no_name_or_argument_that_cupy_has_not():
         elif inspect.isfunction(mine):
             mine, theirs = (inspect.signature(f).parameters.values() for f in (mine, theirs))
             assert [(p.name, p.kind) for p in mine] == [(p.name, p.kind) for p in theirs], name
+
+
+@pytest.mark.parametrize("wrong", [None, "a", {"h": 1.0}, [None], ["1"], object()], ids=str)
+def test_what_holds_no_numbers_becomes_no_array(wrong):
+    for convert in (mb.to_numpy, mb.to_backend, lambda x: mb.to_backend(x, strict)):
+        with pytest.raises(TypeError, match=r"numbers are needed here, found"):
+            convert(wrong)
+    assert mb.to_numpy([1, 2.5]).tolist() == [1, 2.5] and mb.to_numpy(True) == True  # noqa: E712
