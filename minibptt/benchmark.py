@@ -35,6 +35,7 @@ from .module import check_model, check_number, check_size, check_whole, evaluati
 from .recurrent import GRU, LSTM, RNN
 from .sequence import run, sequence_input
 from .tape import Tape
+from .tensor import number_type
 
 if TYPE_CHECKING:
     from .timings import Benchmark
@@ -194,7 +195,7 @@ def sweep(
     unknown = [cell for cell in cells if cell not in CELLS]
     if unknown or not cells or not several:
         raise ValueError(f"sweep: cells are {', '.join(CELLS)}, and each of H, B and T needs a value; found {cells}")
-    parts = []
+    dtype, parts = number_type("sweep", dtype, "f"), []
     for cell in cells:
         for H, B, T in several:
             x = np.random.default_rng(0).standard_normal((T, B, H)).astype(dtype)

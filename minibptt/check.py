@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, as_array, library_of, to_numpy
-from .module import Rng, check_number, check_whole, generator
+from .module import Rng, check_model, check_number, check_whole, generator
 from .parameters import Parameter, parameter
 from .tape import Tape, no_tape
 from .tensor import Tensor
@@ -107,6 +107,7 @@ def _inputs(function: Callable[..., Tensor], wrt: Any) -> tuple[list[Parameter],
         if isinstance(one, Parameter):
             known.append((one.name or f"parameter {len(known) + 1}", one))
         elif hasattr(one, "named_parameters"):
+            check_model(one)
             known += one.named_parameters()
     if known:
         return [p for _, p in known], [name for name, _ in known], function

@@ -12,6 +12,7 @@ import numpy as np
 
 from .check import GradientError
 from .module import Rng, check_size, generator
+from .tensor import number_type
 
 if TYPE_CHECKING:
     from .students.verdict import CellCheck
@@ -90,8 +91,7 @@ def _check(
     if like not in CELLS:
         raise ValueError(f"{name}: like must be one of {', '.join(map(repr, CELLS))}, found {like!r}")
     check_size(name, **sizes)
-    if np.dtype(dtype).kind != "f":
-        raise TypeError(f"{name}: dtype must be a float type, found {np.dtype(dtype)}")
+    number_type(name, dtype, "f")
     for what, function in (("forward", forward), ("backward", backward)):
         if not callable(function):
             raise TypeError(f"{name} takes two functions, forward and backward; {what} is a {type(function).__name__}")

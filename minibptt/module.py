@@ -134,6 +134,8 @@ def generator(rng: Rng) -> np.random.Generator:
         return rng
     if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer)):
         raise TypeError(f"rng must be an int or a numpy.random.Generator, found {type(rng).__name__}")
+    if rng is not None and rng < 0:
+        raise ValueError(f"rng must be a seed of at least 0 or a numpy.random.Generator, found {rng}")
     return np.random.default_rng(rng)
 
 

@@ -26,6 +26,8 @@ def sample(model: Any, start: Any, length: int, *, temperature: float = 1.0, rng
     ids = np.asarray(start)
     if ids.ndim != 1 or not ids.size:
         raise ValueError(f"sample: start must be one or more ids, found shape {ids.shape}")
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"sample: start must be ids, which are whole numbers, found {ids.dtype}")
     return _drawn(model, ids, length, temperature, generator(rng))
 
 

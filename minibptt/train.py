@@ -161,7 +161,14 @@ def _check_optimiser(optimiser: Any, model: Module) -> None:
         found = f"the class {optimiser.__name__}" if isinstance(optimiser, type) else type(optimiser).__name__
         raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {found}")
     own, its = dict(model.named_parameters()), getattr(optimiser, "parameters", None)  # one of your own may have none
-    if isinstance(its, Mapping) and its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
+    if not isinstance(its, Mapping):
+        return
+    if isinstance(optimiser, Optimiser) and its.keys() != own.keys():
+        raise ValueError(
+            f"train: the {type(optimiser).__name__} was made for another model, with the parameters {sorted(its)}, not "
+            f"{sorted(own)}. Make it for the model that is trained"
+        )
+    if its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
         raise ValueError(
             f"train: the {type(optimiser).__name__} was made for another model, whose parameters have the same names: "
             "it would move those. Make it for the model that is trained"

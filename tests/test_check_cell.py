@@ -383,7 +383,11 @@ def index_error(dout, cache):
         (forward_with(lambda out, cache: (out * np.nan, cache)), right_backward, "out[0, 0, 0] is nan, step 1"),
         (forward_with(lambda out, cache: (out > 0, cache)), right_backward, "out has dtype bool"),
         (forward_with(lambda out, cache: (out + 0j, cache)), right_backward, "complex"),
-        (forward_with(lambda out, cache: ("text", cache)), right_backward, "out has dtype"),
+        (
+            forward_with(lambda out, cache: ("text", cache)),
+            right_backward,
+            "out is a str that makes no array of numbers",
+        ),
         (lambda x, h0, W_x, W_h: None, right_backward, "forward is called as out, cache = forward(x, h0, W_x, W_h, b)"),
         (spoils("x"), right_backward, "forward changes x in place"),
         (spoils("h0"), right_backward, "forward changes h0 in place"),

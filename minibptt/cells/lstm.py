@@ -60,6 +60,7 @@ class LSTMCell(Cell):
 
     def zero_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """(h₀, c₀) = 0, each (batch, H)."""
+        check_size("zero_state", batch=batch)
         with use_backend(library_of(self.W_h.value)):
             return zeros((batch, self.H), dtype=self.W_h.dtype), zeros((batch, self.H), dtype=self.W_h.dtype)
 
