@@ -174,19 +174,17 @@ def check_number(
     """The number as a float. TypeError for what is no real number, ValueError for NaN and for one out of range.
 
     least ≤ number < below; above: least itself is out of range too; infinite: ∞ is in it.
+    least=-math.inf, above=True: any finite number.
     """
     found = real_number(number)
     if found is None:
         raise TypeError(f"{what} must be a number, found {number!r:.80}")
     inside = found > least if above else found >= least
     if not inside or (found >= below and not infinite):
-        low = f"above {least:g}" if above else f"at least {least:g}"
-        if math.isfinite(below):
-            range_ = f"{low} and below {below:g}"
-        else:
-            range_ = "positive" if above and least == 0 else low
-            range_ += "" if infinite else " and finite"
-        raise ValueError(f"{what} must be {range_}, found {number!r:.80}")
+        low = "positive" if above and least == 0 else f"above {least:g}" if above else f"at least {least:g}"
+        high = f"below {below:g}" if math.isfinite(below) else "" if infinite else "finite"
+        words = " and ".join(filter(None, [low if math.isfinite(least) else "", high]))
+        raise ValueError(f"{what} must be {words}, found {number!r:.80}")
     return found
 
 

@@ -194,6 +194,7 @@ class ARTBP(Schedule):
 
     def plans(self, T: int, rng: Rng = 0, draws: int = 32) -> tuple[Plan, ...]:
         """`draws` independent draws of the cuts; one serves the whole batch."""
+        check_size("plans", draws=draws)
         rng = generator(rng)
         return tuple([self.plan(T, rng) for _ in range(draws)])
 

@@ -7,6 +7,7 @@ Arrays may be NumPy's or CuPy's, tensors of PyTorch, or variables that have `.nu
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from .archive import CheckpointError, replacing
 from .backend import Array, library_of, to_backend, to_numpy
 from .cells import Cell
 from .layouts import Arrays, cells_of, give, shapes_of, take
-from .module import Module, check_path
+from .module import Module, check_number, check_path
 from .parameters import assign
 from .saving import misfits
 
@@ -131,6 +132,7 @@ def from_tf1(layer: Module, arrays: Mapping[str, Any], prefix: str = "", forget_
     a cell in several must hold "cell_0/", "cell_1/", … forget_bias: what the LSTM was run with. ValueError for names or
     shapes that do not fit and for a GRU with reset="after"; then nothing was changed.
     """
+    check_number("from_tf1: forget_bias", forget_bias, -math.inf, above=True)
     cells, _ = cells_of(layer)
     given, lines = [], []
     for i, cell in enumerate(cells):
@@ -159,6 +161,7 @@ def to_tf1(layer: Module, forget_bias: float = 1.0) -> Arrays:
     forget_bias: what the LSTM will be run with; it is subtracted here. Where that rounds, at a forget gate's bias
     outside ½ … 2, ours comes back to the bit only with forget_bias=0.
     """
+    check_number("to_tf1: forget_bias", forget_bias, -math.inf, above=True)
     cells, _ = cells_of(layer)
     at = [f"cell_{i}/" if len(cells) > 1 else "" for i in range(len(cells))]
     return {i + name: array for i, c in zip(at, cells) for name, array in give("tf1", c, forget_bias).items()}

@@ -7,6 +7,7 @@ import minibptt as mb
 from minibptt import tensor
 from minibptt.benchmark import sweep, timed
 from minibptt.cli import main
+from minibptt.data import standard_library
 from minibptt.listing import counted
 from minibptt.memory import peak_memory
 from minibptt.module import check_number
@@ -106,6 +107,33 @@ def test_a_number_is_asked_for_in_the_same_words_everywhere(case, tmp_path, monk
         with pytest.raises(ValueError, match=f"{what} must be (at least 0|positive).*, found {wrong}"):
             ask(wrong)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "ask, what",
+    [
+        (lambda a: mb.LSTM(2, 3, forget_bias=a), "LSTMCell: forget_bias"),
+        (lambda a: mb.weights.to_tf1(mb.LSTM(2, 3), forget_bias=a), "to_tf1: forget_bias"),
+        (lambda a: mb.weights.from_tf1(mb.LSTM(2, 3), {}, forget_bias=a), "from_tf1: forget_bias"),
+    ],
+)
+def test_a_bias_may_be_any_finite_number(ask, what):
+    for wrong in ("a", None, True):
+        with pytest.raises(TypeError, match=f"{what} must be a number, found {wrong!r}"):
+            ask(wrong)
+    for wrong in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(ValueError, match=f"{what} must be finite, found {wrong}"):
+            ask(wrong)
+    mb.LSTM(2, 3, forget_bias=-2)
+
+
+def test_how_often_and_how_much_are_whole_numbers_of_at_least_1():
+    for ask in (lambda n: mb.artbp(0.5).plans(5, draws=n), standard_library):
+        for wrong in ("a", 1.5, None):
+            with pytest.raises(TypeError, match="must be a whole number, found"):
+                ask(wrong)
+        with pytest.raises(ValueError, match="must be at least 1, found 0"):
+            ask(0)
 
 
 def test_how_many_coordinates_are_tried_is_a_whole_number_and_not_below_none():
