@@ -130,13 +130,13 @@ class WithoutBlas(ModuleType):
 @contextmanager
 def captured_products(cupy: ModuleType) -> Iterator[ModuleType]:
     """Inside, the arrays of CuPy are multiplied by `WithoutBlas`."""
-    before = backend._library_of_type[cupy.ndarray]
-    proxy = backend._library_of_type[cupy.ndarray] = WithoutBlas(cupy)
+    before, proxy = backend.library_named("cupy"), WithoutBlas(cupy)
+    backend.register(cupy.ndarray, proxy)
     try:
         with mb.use_backend(proxy):
             yield proxy
     finally:
-        backend._library_of_type[cupy.ndarray] = before
+        backend.register(cupy.ndarray, before)
 
 
 def training_step(model: Any, optimiser: Any, x: Any, y: Any, state: Any) -> Any:

@@ -82,7 +82,9 @@ def _is_cupy(x: object) -> bool:
 def library_named(name: str | ModuleType) -> ModuleType:
     """The array library called `name`, ready for use. BackendError says what is missing and what to do."""
     if isinstance(name, ModuleType):
-        return name
+        if name in _library_of_type.values():
+            return name
+        name = name.__name__  # CuPy may not have been used yet
     if name == "numpy":
         return np
     if name != "cupy":
@@ -109,8 +111,13 @@ def library_named(name: str | ModuleType) -> ModuleType:
             f"CUDA device: {_driver(cupy)}.{_wheels()} Check the driver with nvidia-smi, choose a GPU runtime (on "
             "Colab: Runtime > Change runtime type), or stay on the CPU with use_backend('numpy')."
         )
-    _library_of_type[cupy.ndarray] = cupy
+    register(cupy.ndarray, cupy)
     return cupy
+
+
+def register(array_type: type, library: ModuleType) -> None:
+    """From now on arrays of this type belong to `library`, which has CuPy's functions: a stand-in for a device."""
+    _library_of_type[array_type] = library
 
 
 def _wheels() -> str:
@@ -200,18 +207,24 @@ def available_backends() -> tuple[str, ...]:
 
 
 def to_numpy(x: Any) -> np.ndarray:
-    """The value of a tensor, array or number as a NumPy array; from a device it is copied (and waits for it)."""
+    """The value of a tensor, array or number as a NumPy array; from a device it is copied (and waits for it).
+
+    TypeError for what holds no numbers.
+    """
     x = getattr(x, "value", x)
     if isinstance(x, np.ndarray):
         return x
     if is_array(x):
         return x.get()
     try:
-        return _from_lists(x, np)
+        array = _from_lists(x, np)
     except TypeError:
         if isinstance(x, list | tuple):
             raise TypeError("to_numpy takes one tensor; a state on a device: mb.to_backend(state, 'numpy')") from None
         raise
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"a tensor, an array or numbers are needed here, found {x!r:.80}")
+    return array
 
 
 def to_backend(x: Any, name: str | ModuleType | None = None) -> Array:

@@ -31,10 +31,11 @@ from .backend import (
 from .cells.kernels import fusing, unfused
 from .layers import Embedding
 from .losses import mse
-from .module import check_model, check_size, evaluating
+from .module import check_model, check_number, check_size, check_whole, evaluating
 from .recurrent import CELLS
 from .sequence import run, sequence_input
 from .tape import Tape
+from .tensor import number_type
 
 if TYPE_CHECKING:
     from .timings import Benchmark, Timing
@@ -55,7 +56,11 @@ def timed(
     synchronize: waits until the device has finished; it is called before the clock starts and before it stops. The
     measurement takes about `seconds`, but at least `least` and at most `most` calls.
     """
+    if not callable(work) or not callable(synchronize):
+        raise TypeError("timed takes two functions without arguments: the work, and what waits for the device")
     check_size("timed", least=least, most=most)
+    check_whole("timed", warm_up=warm_up)
+    check_number("timed: seconds", seconds, infinite=True)
     for _ in range(warm_up):
         work()
     times: list[float] = []
@@ -125,8 +130,7 @@ def benchmark(
     from .timings import Benchmark
 
     check_model(model)
-    if isinstance(seconds, str) or not 0 <= seconds < math.inf:
-        raise ValueError(f"benchmark: seconds must be a number of at least 0, found {seconds!r}")
+    check_number("benchmark: seconds", seconds)
     if isinstance(backends, str | ModuleType):
         raise TypeError(f"benchmark: backends is a list of them, [{backends!r}]; found one alone")
     if backends is not None and not isinstance(backends, Iterable):
@@ -208,7 +212,7 @@ def sweep(
     for cell in cells:
         if cell not in CELLS:
             raise ValueError(f"sweep: a cell is one of {', '.join(map(repr, CELLS))}; found {cell!r}")
-    parts = []
+    dtype, parts = number_type("sweep", dtype, "f"), []
     for cell in cells:
         for H, B, T in several:
             x = np.random.default_rng(0).standard_normal((T, B, H)).astype(dtype)

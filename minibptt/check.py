@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, as_array, library_of, to_numpy
-from .module import Rng, generator
+from .module import Rng, check_model, check_number, check_whole, generator
 from .parameters import Parameter, parameter
 from .tape import Tape, no_tape
 from .tensor import Tensor
@@ -68,6 +68,10 @@ def check_gradient(
     """
     if method not in ("auto", *TOLERANCE):
         raise ValueError(f"method must be 'auto', {' or '.join(map(repr, TOLERANCE))}, found {method!r}")
+    check_whole("check_gradient", coordinates=coordinates)
+    check_number("check_gradient: coordinates", coordinates)
+    if tolerance is not None:
+        tolerance = check_number("check_gradient: tolerance", tolerance, infinite=True)
     inputs, named, call = _inputs(function, wrt)
     rng = generator(rng)
     before = [p.value for p in inputs]
@@ -91,12 +95,19 @@ def check_gradient(
 
 def _inputs(function: Callable[..., Tensor], wrt: Any) -> tuple[list[Parameter], list[str], Callable[[], Tensor]]:
     """The parameters to perturb, their names, and the function of no arguments that uses them."""
+    if not callable(function):
+        raise TypeError(
+            f"check_gradient: the function must be one that returns a scalar tensor, found {function!r:.80}"
+        )
     many = list(wrt) if isinstance(wrt, list | tuple) else [wrt]
+    if not many:
+        raise ValueError("check_gradient: there is nothing to differentiate by: give a module, parameters or arrays")
     known: list[tuple[str, Parameter]] = []
     for one in many:
         if isinstance(one, Parameter):
             known.append((one.name or f"parameter {len(known) + 1}", one))
         elif hasattr(one, "named_parameters"):
+            check_model(one)
             known += one.named_parameters()
     if known:
         return [p for _, p in known], [name for name, _ in known], function

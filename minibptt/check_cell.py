@@ -6,13 +6,13 @@ Here are the questions; how they are answered is in students/, which is loaded w
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .check import GradientError
-from .module import Rng, check_size, generator
+from .module import Rng, check_number, check_size, generator
+from .tensor import number_type
 
 if TYPE_CHECKING:
     from .students.verdict import CellCheck
@@ -94,13 +94,9 @@ def _check(forward: Callable[..., Any], backward: Callable[..., Any], asked: _As
     if like not in CELLS:
         raise ValueError(f"{name}: like must be one of {', '.join(map(repr, CELLS))}, found {like!r}")
     check_size(name, **sizes)
-    if np.dtype(dtype).kind != "f":
-        raise TypeError(f"{name}: dtype must be a float type, found {np.dtype(dtype)}")
-    if not isinstance(scale, Real) or isinstance(scale, bool):
-        raise TypeError(f"{name}: scale must be a number, found {scale!r}")
-    most = float(np.finfo(dtype).max) ** 0.5  # beyond it products overflow; nan fails too
-    if not 0 < scale <= most:
-        raise ValueError(f"{name}: scale must be above 0 and at most {most:.2g}, found {scale}; 1 is the ordinary size")
+    number_type(name, dtype, "f")
+    most = float(np.finfo(dtype).max) ** 0.5  # beyond it products overflow
+    check_number(f"{name}: scale", scale, below=most, above=True)
     for what, function in (("forward", forward), ("backward", backward)):
         if not callable(function):
             raise TypeError(f"{name} takes two functions, forward and backward; {what} is a {type(function).__name__}")

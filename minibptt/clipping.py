@@ -1,46 +1,38 @@
-"""Gradients before the step: clipped, and checked for NaN and infinity. Read after gradients.py.
+"""Gradients before the step: clipped, and checked for NaN and infinity. Read after module.py.
 
 Clipping stays on the device, and never scales up. Only `check_finite` waits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from .backend import Array, library_of, to_numpy
+from .backend import Array, is_array, library_of, to_numpy
 from .gradients import Gradients
+from .module import check_number
 
 LARGE = 1e100  # the square of what is larger might pass float64
 SHRINK = 2.0**600  # a power of two, so that nothing is rounded on the way
 
 
-def real_number(x: Any) -> float | None:
-    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean."""
-    number: Any = x if isinstance(x, Real) and not isinstance(x, bool) else None
-    try:
-        return None if number is None else float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
-def check_limit(what: str, most: Any) -> float:
-    """The limit. TypeError for one that is no number, ValueError for one that is not positive."""
-    limit = real_number(most)
-    if limit is None:
-        raise TypeError(f"{what} must be a number, found {most!r}")
-    if not limit > 0:
-        raise ValueError(f"{what} must be positive, found {most}")
-    return limit
-
-
-def _check_gradients(what: str, gradients: Any) -> None:
+def check_gradients(what: str, gradients: Any, kinds: str = "f") -> None:
+    """TypeError for what is no dict of arrays by name, and for arrays of other kinds of numbers than these."""
     if not isinstance(gradients, Mapping):
         raise TypeError(f"{what} takes tape.gradient(loss, model), found {type(gradients).__name__}")
+    for name, g in gradients.items():
+        if not is_array(g):
+            raise TypeError(
+                f"{what}: the gradient of {name} must be an array, found {type(g).__name__}: give "
+                "tape.gradient(loss, model)"
+            )
+        if g.dtype.kind not in kinds:
+            raise TypeError(
+                f"{what}: the gradient of {name} is {g.dtype}, and a gradient is an array of "
+                f"{'real numbers' if kinds == 'f' else 'numbers'}, float32 or float64: give g.astype(numpy.float32)"
+            )
 
 
 def all_finite(gradients: Mapping[str, Array]) -> Array:
@@ -61,7 +53,7 @@ def check_finite(gradients: Gradients) -> Gradients:
 
     It waits for the device, so a training loop asks where it reads the loss. Clipping before it hides nothing.
     """
-    _check_gradients("check_finite", gradients)
+    check_gradients("check_finite", gradients, "fc")
     if gradients and not bool(all_finite(gradients)):
         bad = {name: int(g.size - np.isfinite(to_numpy(g)).sum()) for name, g in gradients.items()}
         name = next(name for name, n in bad.items() if n)
@@ -79,10 +71,10 @@ def clip_by_global_norm(gradients: Gradients, most: float) -> Gradients:
     """Scale all gradients by one factor, so that their common norm is at most `most`; never scales up.
 
     The factor stays on the device. Gradients that are not finite come back as they are, so that `check_finite` still
-    finds the parameter that they started from. ValueError for most ≤ 0.
+    finds the parameter that they started from. ValueError for most ≤ 0, TypeError for gradients that are no floats.
     """
-    most = check_limit("clip_by_global_norm: the largest norm", most)
-    _check_gradients("clip_by_global_norm", gradients)
+    most = check_number("clip_by_global_norm: the largest norm", most, above=True, infinite=True)
+    check_gradients("clip_by_global_norm", gradients)
     arrays = list(gradients.values())
     if not arrays:
         return gradients
@@ -112,10 +104,11 @@ def _scale(arrays: list[Array]) -> Array | None:
 def clip_by_value(gradients: Gradients, most: float) -> Gradients:
     """Bring every number of every gradient to between −most and most. The direction may change, unlike by the norm.
 
-    NaN and infinity stay as they are, for `check_finite` to find. ValueError for most ≤ 0.
+    NaN and infinity stay as they are, for `check_finite` to find. ValueError for most ≤ 0,
+    TypeError for gradients that are no floats.
     """
-    most = check_limit("clip_by_value: the largest value", most)
-    _check_gradients("clip_by_value", gradients)
+    most = check_number("clip_by_value: the largest value", most, above=True, infinite=True)
+    check_gradients("clip_by_value", gradients)
 
     def clipped(g: Array) -> Array:
         xp, limit = library_of(g), min(most, float(np.finfo(g.dtype).max))

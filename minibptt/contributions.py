@@ -18,7 +18,7 @@ from .apart import Apart, one_step_at_a_time
 from .given import as_schedule
 from .gradients import Gradients
 from .gram import Gram, checked_weights
-from .module import Rng, check_model, evaluating, generators, random_states, restore_random
+from .module import Rng, check_model, check_number, evaluating, generators, random_states, restore_random
 from .objective import call_loss, refuse_parameters_in_the_loss
 from .parts import Part, parts_of
 from .sequence import flags, real_steps, run, sequence_input
@@ -82,6 +82,7 @@ class Contributions:
 
         ValueError where it would need more than `most_bytes`: its size grows with T to the fourth power.
         """
+        check_number("gram: most_bytes", most_bytes, above=True, infinite=True)
         needed = self.gram_bytes(part)
         if needed > most_bytes:
             raise ValueError(
@@ -149,6 +150,7 @@ def contributions(
     x = sequence_input(x)
     T, B = x.shape[:2]
     options: dict[str, Any] = {"mask": real_steps(T, B, lengths, mask), "resets": flags("resets", resets, T, B)}
+    check_number("contributions: most_bytes", most_bytes, above=True, infinite=True)
     matrices = 16 * T * T * 2 * len(parts_of(model))
     if matrices > most_bytes:
         raise ValueError(

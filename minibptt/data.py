@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .module import check_path, check_size
+
 # Modules of plain Python that have been there for long and stay; read one after the other, in this order.
 _MODULES = [
     "argparse",
@@ -38,6 +40,7 @@ class TaskError(ValueError):
 
 def read_text(path: str | Path) -> str:
     """The text of a UTF-8 file. TaskError where it is missing, empty, a folder, binary or in another encoding."""
+    check_path("read_text: the path", path)
     path = Path(path)
     try:
         with open(path, "rb") as file:
@@ -71,6 +74,7 @@ def standard_library(characters: int = 500_000) -> str:
     It is asked from the modules' loaders, so it is found where the library is zipped too. The numbers that a
     model gives on it depend on the Python version.
     """
+    check_size("standard_library", characters=characters)
     found, size = [], 0
     for name in _MODULES:
         spec = find_spec(name)

@@ -18,7 +18,8 @@ import numpy as np
 
 from .backend import library_of, to_numpy
 from .losses import cross_entropy
-from .module import check_size, evaluating
+from .module import check_model, check_size, evaluating
+from .objective import asked, check_loss
 from .sequence import run
 from .streams import Stream
 from .tape import no_tape
@@ -69,6 +70,8 @@ def evaluate(
     """
     if not isinstance(stream, Stream):
         raise TypeError(f"evaluate takes a stream made by stream_batches, found {type(stream).__name__}")
+    check_model(model, learns=False)
+    check_loss(loss)
     for name, size in {"reset_every": reset_every, "windows": windows}.items():
         if size is not None:
             check_size("evaluate", **{name: size})
@@ -82,7 +85,7 @@ def evaluate(
                 steps = done + np.arange(len(x))
                 resets = np.repeat((steps % k == 0)[:, None], x.shape[1], axis=1) if reset_every else None
                 outputs, state = run(model, x, state, resets=resets)
-                losses = [loss(outputs[i::k], y[i::k]).value.reshape(()) for i in range(min(k, len(x)))]
+                losses = [asked(loss, outputs[i::k], y[i::k], None).value.reshape(()) for i in range(min(k, len(x)))]
                 done, targets = done + len(x), targets + math.prod(y.shape)
                 totals, counts = _with_room(totals, min(k, done)), _with_room(counts, min(k, done))
                 here = steps[: len(losses)] % k  # the positions, each once, and how many steps are at each

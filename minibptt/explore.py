@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .clipping import real_number
 from .contributions import Contributions
+from .module import check_number, check_path
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
 MOST_BYTES = 2_000_000  # of a preset
@@ -97,8 +97,7 @@ def explore(
     path that cannot be written to.
     """
     path = _checked_path(path)
-    if real_number(most_bytes) is None:
-        raise TypeError(f"explore: most_bytes must be a number, found {most_bytes!r}")
+    check_number("explore: most_bytes", most_bytes, above=True)
     if isinstance(c, Contributions):
         c = {"": c}
     given: Any = c.values() if isinstance(c, Mapping) else c
@@ -124,8 +123,7 @@ def explore(
 
 
 def _checked_path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"explore: the path must be the name of a file, found {path!r}")
+    check_path("explore: the path", path)
     path = Path(path)
     folder = os.path.isdir(path)  # which raises nothing, whatever the path is
     if folder or not os.path.isdir(path.parent):

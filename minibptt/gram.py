@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .backend import host_array
+from .module import check_number
 
 
 def checked_weights(w: Any, T: int) -> np.ndarray:
@@ -80,8 +81,7 @@ class Gram:
         boundaries are independent. So E[w_i w_j] = (1/(1 − p))^n, n being how many boundaries the pairs i and j have in
         common. ValueError for p outside [0, 1). The scheme: Tallec and Ollivier 2017.
         """
-        if not 0 <= p_cut < 1:
-            raise ValueError(f"p_cut must be at least 0 and below 1, found {p_cut!r}")
+        p_cut = check_number("p_cut", p_cut, 0, 1)
         if not self._GG > 0:
             return math.nan
         excess = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import ops
 from .backend import library_of
-from .module import Module, Rng, check_size, generator, uniform
+from .module import Module, Rng, check_number, check_size, generator, uniform
 from .sequence import fill_padding, hide_padding, real_steps, run, sequence_input
 from .states import entries, in_layer, zero_state
 from .tensor import Tensor
@@ -54,9 +54,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float, *, rng: Rng = None):
-        if not 0 <= p < 1:
-            raise ValueError(f"Dropout: p must be at least 0 and below 1, found {p}")
-        self.p, self.rng = p, generator(rng)
+        self.p, self.rng = check_number("Dropout: p", p, 0, 1), generator(rng)
 
     def __call__(self, x: Any) -> Tensor:
         x = x if isinstance(x, Tensor) else Tensor(x, weak=True)

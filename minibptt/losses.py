@@ -14,6 +14,7 @@ import numpy as np
 
 from . import ops
 from .backend import host_array
+from .module import check_number
 from .places import check_ids
 from .sequence import hide_padding, real_steps
 from .tensor import Tensor
@@ -93,6 +94,4 @@ def _real(what: str, shape: tuple[int, ...], lengths: Any, mask: Any) -> np.ndar
 def _divisor(what: str, entries: int, count: float | None) -> float:
     if count is None:
         return entries or 1
-    if not count > 0:
-        raise ValueError(f"{what}: count must be positive, found {count}")
-    return count
+    return check_number(f"{what}: count", count, above=True)

@@ -34,6 +34,10 @@ def peak_memory(work: Callable[[], Any], name: str | ModuleType | None = None) -
 
     On a device the pool's live bytes are looked at whenever it gives out a block.
     """
+    if not callable(work):
+        raise TypeError(
+            f"peak_memory takes a function without arguments, as peak_memory(lambda: …), found {work!r:.80}"
+        )
     library = current_library() if name is None else library_named(name)
     if library is np:
         return _peak_on_the_host(work)

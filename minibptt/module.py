@@ -1,9 +1,15 @@
-"""`Module`: a thing that has parameters, known by the names of its attributes. Read after parameters.py."""
+"""`Module`: a thing that has parameters, known by the names of its attributes. Read after parameters.py.
+
+At the end the checks of what a user gives: whole numbers, sizes, numbers in a range, names of files, models.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -128,6 +134,8 @@ def generator(rng: Rng) -> np.random.Generator:
         return rng
     if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer)):
         raise TypeError(f"rng must be an int or a numpy.random.Generator, found {type(rng).__name__}")
+    if rng is not None and rng < 0:
+        raise ValueError(f"rng must be a seed of at least 0 or a numpy.random.Generator, found {rng}")
     return np.random.default_rng(rng)
 
 
@@ -151,16 +159,54 @@ def check_size(what: str, **sizes: Any) -> None:
             raise ValueError(f"{what}: {name} must be at least 1, found {size}")
 
 
-def check_model(model: Any) -> None:
-    """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked."""
-    if isinstance(model, type) or not hasattr(model, "named_parameters"):
+def real_number(x: Any) -> float | None:
+    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean."""
+    number: Any = x if isinstance(x, Real) and not isinstance(x, bool) else None
+    try:
+        return None if number is None else float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def check_number(
+    what: str, number: Any, least: float = 0.0, below: float = math.inf, *, above: bool = False, infinite: bool = False
+) -> float:
+    """The number as a float. TypeError for what is no real number, ValueError for NaN and for one out of range.
+
+    least ≤ number < below; above: least itself is out of range too; infinite: ∞ is in it.
+    least=-math.inf, above=True: any finite number.
+    """
+    found = real_number(number)
+    if found is None:
+        raise TypeError(f"{what} must be a number, found {number!r:.80}")
+    inside = found > least if above else found >= least
+    if not inside or (found >= below and not infinite):
+        low = "positive" if above and least == 0 else f"above {least:g}" if above else f"at least {least:g}"
+        high = f"below {below:g}" if math.isfinite(below) else "" if infinite else "finite"
+        words = " and ".join(filter(None, [low if math.isfinite(least) else "", high]))
+        raise ValueError(f"{what} must be {words}, found {number!r:.80}")
+    return found
+
+
+def check_path(what: str, path: Any) -> None:
+    """TypeError for what is no name of a file: a number would be taken for an open file."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{what} must be the name of a file, found {path!r:.80}")
+
+
+def check_model(model: Any, learns: bool = True) -> None:
+    """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked.
+
+    learns: False where the model is only run, which any function can be.
+    """
+    if isinstance(model, type) or not (hasattr(model, "named_parameters") or (callable(model) and not learns)):
         found, hint = f"{type(model).__name__}", ""
         if isinstance(model, type):
             found, hint = f"the class {model.__name__}", ": call it, to make one"
         elif callable(model):
             hint = ": put it among the layers of a Sequential"
         raise TypeError(f"the model must be a cell, a layer or another Module, found {found}{hint}")
-    if next(iter(model.named_parameters()), None) is None:
+    if learns and next(iter(model.named_parameters()), None) is None:
         raise ValueError(f"{type(model).__name__} has no parameters: there is no gradient to ask for")
 
 

@@ -114,7 +114,7 @@ class OnWhole(Objective):
 
 def objective(loss: Loss, y: Any, mask: np.ndarray | None, T: int, B: int) -> Objective:
     """How `loss` is asked while weights move: on the owned steps where it takes count, else on the whole."""
-    _check(loss)
+    check_loss(loss)
     return OnOwnedSteps(loss, y, mask, T, B) if takes_count(loss) else OnWhole(loss, y, mask, T)
 
 
@@ -135,7 +135,7 @@ def ask(
     """(the loss without a past, ∂L/∂outputs), on a tape of its own. Nothing is read from a device unless `finite`."""
     with Tape() as tape:
         watched = tape.watch(Tensor(outputs, weak=weak))
-        value = _scalar(loss, watched, y, mask, **count)
+        value = asked(loss, watched, y, mask, **count)
     if finite:
         _refuse_infinite(value)
     refuse_parameters_in_the_loss(tape, 0)
@@ -145,13 +145,16 @@ def ask(
 
 def call_loss(loss: Loss, outputs: Tensor, y: Any, mask: np.ndarray | None) -> Tensor:
     """loss(outputs, y), or loss(outputs, y, mask=mask) where there is padding. ValueError for no finite scalar."""
-    value = _scalar(loss, outputs, y, mask)
+    if mask is not None and not mask.any():
+        raise ValueError("no step is real: all lengths are 0, or the mask is. There is nothing to compare")
+    value = asked(loss, outputs, y, mask)
     _refuse_infinite(value)
     return value
 
 
-def _scalar(loss: Loss, outputs: Tensor, y: Any, mask: np.ndarray | None, **count: Any) -> Tensor:
-    _check(loss)
+def asked(loss: Loss, outputs: Tensor, y: Any, mask: np.ndarray | None, **count: Any) -> Tensor:
+    """What the loss says of these outputs. ValueError where it is no scalar tensor, TypeError for no function."""
+    check_loss(loss)
     try:
         value = loss(outputs, y, **count) if mask is None else loss(outputs, y, mask=mask, **count)
     except TypeError as error:
@@ -168,7 +171,8 @@ def _scalar(loss: Loss, outputs: Tensor, y: Any, mask: np.ndarray | None, **coun
     return value
 
 
-def _check(loss: Any) -> None:
+def check_loss(loss: Any) -> None:
+    """TypeError for what cannot be called."""
     if not callable(loss):
         raise TypeError(f"the loss must be a function of (outputs, y), found {type(loss).__name__}")
 

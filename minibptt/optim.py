@@ -6,14 +6,14 @@ optimiser's own arrays as they are, and whoever reads the loss on the host can a
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from .backend import Array, BackendError, is_array, library_named, library_of, name_of, to_backend, to_numpy
-from .clipping import all_finite, real_number
+from .clipping import all_finite, check_gradients
 from .gradients import Gradients
+from .module import check_model, check_number
 from .parameters import Parameter, assign
 
 
@@ -33,11 +33,8 @@ class Optimiser(ABC):
             raise TypeError(
                 f"{name} takes one module, found {type(model).__name__}; put several into a Sequential{_shared(model)}"
             )
-        if not hasattr(model, "named_parameters"):
-            raise TypeError(f"{name} takes one module, found {type(model).__name__}; put several into a Sequential")
-        step_size = real_number(lr)
-        if step_size is None or not 0 < step_size < math.inf:
-            raise ValueError(f"{name}: lr must be a positive number, found {lr!r}")
+        check_model(model)
+        step_size = check_number(f"{name}: lr", lr, above=True)
         found = list(model.named_parameters())
         paths: dict[int, str] = {}
         for path, p in found:
@@ -45,8 +42,6 @@ class Optimiser(ABC):
                 raise ValueError(f"{name}: {paths[id(p)]} and {path} are one parameter, which would be moved twice")
             paths[id(p)] = path
         self.parameters: dict[str, Parameter] = dict(found)
-        if not self.parameters:
-            raise ValueError(f"{name}: {type(model).__name__} has no parameters to learn")
         self.lr = step_size
         self._calls, self._taken = 0, 0  # steps asked for; steps taken, an array where the parameters are
         for moment in self.moments:
@@ -84,10 +79,12 @@ class Optimiser(ABC):
 
     def _check(self, gradients: Any) -> None:
         what = type(self).__name__
-        if not isinstance(gradients, Mapping):
-            raise TypeError(f"{what}: step takes tape.gradient(loss, model), found {type(gradients).__name__}")
+        check_gradients(f"{what}: step", gradients, "fiubc")
         if set(gradients) != set(self.parameters):
-            raise ValueError(f"{what}: gradients of {sorted(gradients)}, parameters {sorted(self.parameters)}")
+            raise ValueError(
+                f"{what}: gradients of {sorted(gradients)}, parameters {sorted(self.parameters)}: give the gradient of "
+                "the model that the optimiser was made for, or make one for this model"
+            )
         for name, p in self.parameters.items():
             arrays = {f"the gradient of {name}": gradients[name]}
             arrays |= {f"{moment} of {name}": getattr(self, moment)[name] for moment in self.moments}
@@ -130,6 +127,8 @@ class Optimiser(ABC):
         another dtype; nothing has changed then.
         """
         what, known = type(self).__name__, self.state()
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{what}: restore takes what state() gave, found {type(state).__name__}")
         if set(state) != set(known):
             missing, unknown = sorted(set(known) - set(state)), sorted(set(state) - set(known))
             raise ValueError(
@@ -166,9 +165,7 @@ class SGD(Optimiser):
     v: dict[str, Array]
 
     def __init__(self, model: Any, lr: float, momentum: float = 0.0, *, nesterov: bool = False):
-        μ = real_number(momentum)
-        if μ is None or not 0 <= μ < 1:
-            raise ValueError(f"SGD: momentum must be at least 0 and below 1, found {momentum!r}")
+        μ = check_number("SGD: momentum", momentum, 0, 1)
         if nesterov and not momentum:
             raise ValueError("SGD: nesterov=True needs momentum= above 0: without it the two are the same")
         self.moments = ("v",) if momentum else ()
@@ -199,14 +196,10 @@ class Adam(Optimiser):
 
     def __init__(self, model: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
         super().__init__(model, lr)
-        decays = [real_number(β) for β in betas] if isinstance(betas, list | tuple) else []
-        β1, β2 = decays if len(decays) == 2 else (None, None)
-        if β1 is None or β2 is None or not (0 <= β1 < 1 and 0 <= β2 < 1):
-            raise ValueError(f"Adam: betas must be two numbers of at least 0 and below 1, found {betas!r}")
-        ε = real_number(eps)
-        if ε is None or not 0 <= ε < math.inf:
-            raise ValueError(f"Adam: eps must be a number of at least 0, found {eps!r}")
-        self.beta1, self.beta2, self.eps = β1, β2, ε
+        if not isinstance(betas, list | tuple) or len(betas) != 2:
+            raise TypeError(f"Adam: betas must be two numbers, such as (0.9, 0.999), found {betas!r}")
+        self.beta1, self.beta2 = (check_number(f"Adam: beta{i}", β, 0, 1) for i, β in enumerate(betas, 1))
+        self.eps = check_number("Adam: eps", eps)
 
     @property
     def betas(self) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .backend import Array, BackendError, as_array, current_library, is_array, library_of, name_of, to_backend
-from .tensor import Tensor
+from .tensor import Tensor, number_type
 
 
 class Parameter(Tensor):
@@ -43,6 +43,8 @@ def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Arr
 
     TypeError for integer and boolean arrays without `dtype`: integers can't be differentiated.
     """
+    if dtype is not None:
+        dtype = number_type(what, dtype)
     value = getattr(value, "value", value)
     value = as_array(value) if isinstance(value, np.ndarray) else value  # refuses masked arrays
     numbers = isinstance(value, np.generic) or is_array(value)
@@ -53,25 +55,23 @@ def float_array(value: Any, dtype: Any = None, what: str = "a parameter") -> Arr
             raise TypeError(f"{what} needs numbers, found {type(value).__name__}: {error}") from None
         if host.dtype.kind not in "biufc":
             raise TypeError(f"{what} needs numbers, found {value!r:.60}")
-        if host.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        if host.dtype.kind == "c" and (dtype is None or dtype.kind != "c"):
             raise TypeError(f"{what} was made from complex numbers: give dtype=numpy.complex128")
-        value = current_library().asarray(host, dtype=dtype or np.float32)
+        value = current_library().asarray(host, dtype=np.float32 if dtype is None else dtype)
     if dtype is None and value.dtype.kind not in "fc":
         raise TypeError(
             f"{what} was made from {value.dtype}: integers can't be differentiated. "
             "Give dtype=numpy.float32, or an array of floats"
         )
-    if dtype is not None and np.dtype(dtype).kind not in "fc":
-        raise TypeError(f"{what} needs a float type, found dtype={np.dtype(dtype)}")
     library = library_of(value)
-    return library.array(value, dtype=dtype or value.dtype)  # always a copy
+    return library.array(value, dtype=value.dtype if dtype is None else dtype)  # always a copy
 
 
 def parameter(value: Any, name: str | None = None, dtype: Any = None) -> Parameter:
     """A parameter with a copy of `value`. float32 unless `dtype` or the array's own float type says otherwise.
 
     value: numbers of any shape. name: set by the module that it is an attribute of, where not given.
-    TypeError for integer arrays.
+    TypeError for integer arrays and for a dtype that is no float type.
     """
     return Parameter(float_array(value, dtype, name or "a parameter"), name)
 

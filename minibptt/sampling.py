@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .backend import to_numpy
-from .module import Rng, check_size, evaluating, generator
+from .module import Rng, check_model, check_number, check_size, evaluating, generator
 from .sequence import run
 from .tape import no_tape
 
@@ -20,12 +20,14 @@ def sample(model: Any, start: Any, length: int, *, temperature: float = 1.0, rng
     likely. rng: an int or a generator; draws are made on the host. Dropout is off. ValueError for an empty start and a
     temperature that is no number of at least 0.
     """
+    check_model(model, learns=False)
     check_size("sample", length=length)
-    if not 0 <= temperature < float("inf"):
-        raise ValueError(f"sample: the temperature must be a number of at least 0, found {temperature!r}")
+    temperature = check_number("sample: the temperature", temperature)
     ids = np.asarray(start)
     if ids.ndim != 1 or not ids.size:
         raise ValueError(f"sample: start must be one or more ids, found shape {ids.shape}")
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"sample: start must be ids, which are whole numbers, found {ids.dtype}")
     return _drawn(model, ids, length, temperature, generator(rng))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .archive import CheckpointError, read_archive, write_archive
 from .backend import as_array, current_library, is_array, library_of, to_backend, to_numpy
-from .module import Module, first_array, named
+from .module import Module, check_path, first_array, named
 from .parameters import Parameter, assign
 from .tensor import Tensor
 
@@ -28,9 +28,16 @@ def save(path: str | os.PathLike[str], model: Module | None = None, **parts: Any
     `restore(state)` (an optimiser), a numpy Generator, or any nesting of tuples, lists and dicts of tensors, arrays,
     numbers, strings and None. What a Generator spawns later is not kept, only what it draws. A file that was there is
     replaced in one step. Only one process at a time may save to one path.
-    TypeError for what cannot be saved; CheckpointError where the file cannot be written: the old one is still there.
+    TypeError for what cannot be saved, ValueError where nothing is given; CheckpointError where the file cannot be
+    written: the old one is still there.
     """
-    write_archive(path, *_encoded(_with_model(model, parts)))
+    check_path("save: the path", path)
+    parts = _with_model(model, parts)
+    if not parts:
+        raise ValueError(
+            "save: there is nothing to save: give a model, or parts by name, as save(path, model, rng=rng)"
+        )
+    write_archive(path, *_encoded(parts))
 
 
 def check_parts(**parts: Any) -> None:
@@ -46,6 +53,7 @@ def load(path: str | os.PathLike[str], model: Module | None = None, **parts: Any
     dict of its arrays by name. All is checked before anything is changed: CheckpointError lists all that is missing,
     unexpected, or of another shape or type; it says so too where the file is damaged or of a later format.
     """
+    check_path("load: the path", path)
     wanted = _with_model(model, parts)
     for name, part in wanted.items():
         if not isinstance(part, Module | np.random.Generator) and not _restorable(part):

@@ -57,6 +57,8 @@ class Stream(ABC):
         """Go on from what `state` gave. CheckpointError where that was of a stream laid out in another way."""
         from .archive import CheckpointError  # here, so that `import minibptt` stays quick
 
+        if not isinstance(state, Mapping) or not {"position", "batch", "length"} <= set(state):
+            raise TypeError(f"a stream is restored from what its state() gave, found {state!r:.80}")
         for name in ("batch", "length"):
             if state[name] != getattr(self, name):
                 what = "rows" if name == "batch" else "steps in a row"

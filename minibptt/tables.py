@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .listing import columns, printable
+from .module import check_path
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,12 @@ def nulls(data: Any) -> Any:
 
 
 def write_csv(path: str | Path, head: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+    check_path("the path", path)
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([head, *lines])
 
 
 def write_json(path: str | Path, data: Any, indent: int | None = None) -> None:
+    check_path("the path", path)
     text = json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     Path(path).write_text(text + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from typing import Any
 from .asking import Call, Questions, State, TapeError, changed
 from .backend import Array
 from .listing import counted, wengert
+from .module import check_size
 from .nest import leaves, map_nest
 from .parameters import Parameter, float_array
 from .sweep import Cut, Record, Rule
@@ -83,11 +84,17 @@ class Tape(Questions):
     def at(self, step: int | None = None, last: int | None = None, *, layer: str | None = None) -> Iterator[Tape]:
         """Records made inside belong to step `step` (or to the range `step` to `last`) and to `layer`.
 
-        What is not given stays as it is outside; afterwards all is as it was.
+        What is not given stays as it is outside; afterwards all is as it was. TypeError for a step that is no whole
+        number, ValueError for one below 1.
         """
         before = self._steps, self._layer
         if step is not None:
-            self._steps = (step + self._before, (step if last is None else last) + self._before)
+            last = step if last is None else last
+            if not (type(step) is type(last) is int and 1 <= step <= last):  # quick: a sequence asks at every step
+                check_size("tape.at", step=step, last=last)
+                if last < step:
+                    raise ValueError(f"tape.at: last must not be before step {step}, found {last}")
+            self._steps = (step + self._before, last + self._before)
         if layer is not None:
             self._layer = layer
         try:
@@ -241,8 +248,7 @@ class Tape(Questions):
         that of the last few losses alone. Ask for the gradient of each loss while its records are there, and add up
         the gradients. ValueError for steps < 1.
         """
-        if steps < 1:
-            raise ValueError(f"keep_last needs at least 1 step, found {steps}")
+        check_size("keep_last", steps=steps)
         now = self.step or max((r.steps[1] for r in self.records if r.steps), default=0)
         oldest = now - steps + 1
         self.records = [r for r in self.records if r.steps is None or r.steps[1] >= oldest]

@@ -7,12 +7,12 @@ keep that tape alive: memory goes when the tape goes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Real
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend import Array, as_array, current_library, library_of, to_backend, to_numpy
+from .backend import Array, as_array, current_library, is_array, library_of, to_backend, to_numpy
 from .listing import brief, subscript
 from .nest import leaves, map_nest
 
@@ -231,13 +231,41 @@ def moved(tensor: Tensor, library: Any) -> Tensor:
     return Tensor(to_backend(tensor.value, library), tensor.name, tensor.weak)
 
 
+def number_type(what: str, dtype: Any, kinds: str = "fc") -> np.dtype:
+    """A dtype that was given by its name or its type. TypeError for what is none, and for one of another kind."""
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads a string as a description of columns
+        found = None
+    if found is None or found.kind not in kinds:
+        kind = "type of numbers" if "i" in kinds else "float type"
+        shown = f"{dtype!r:.80}" if found is None else found
+        raise TypeError(f"{what} needs a {kind}, found dtype={shown}: give numpy.float32 or numpy.float64")
+    return found
+
+
+def _check_shape(shape: Any) -> None:
+    """TypeError for what is no whole number or tuple of them, ValueError for a size below 0."""
+    for size in shape if isinstance(shape, tuple | list) else (shape,):
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise TypeError(f"a shape is a whole number or a tuple of them, such as 3 or (2, 3); found {shape!r:.80}")
+        if size < 0:
+            raise ValueError(f"a shape has no sizes below 0, found {shape!r:.80}")
+
+
 def full(shape: int | tuple[int, ...], fill: float, dtype: Any = None) -> Tensor:
     """A tensor of `shape` filled with one number, on the current backend.
 
-    Without a dtype it has no float type of its own: it adapts to the tensors that it meets.
+    Without a dtype it has no float type of its own: it adapts to the tensors that it meets. TypeError for what is no
+    shape, number or type of numbers; ValueError for sizes below 0.
     """
+    _check_shape(shape)
+    if not isinstance(fill, Number) and not is_array(fill):
+        raise TypeError(f"a tensor is filled with one number, found {fill!r:.80}")
+    if dtype is not None:
+        dtype = number_type("a tensor", dtype, "biufc")
     own = np.complex128 if isinstance(fill, complex) else np.float64
-    return Tensor(current_library().full(shape, fill, dtype=dtype or own), weak=dtype is None)
+    return Tensor(current_library().full(shape, fill, dtype=own if dtype is None else dtype), weak=dtype is None)
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any = None) -> Tensor:

@@ -9,6 +9,7 @@ import csv
 import datetime
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .backend import device_of, name_of
+from .module import check_number, check_path
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class Benchmark:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Every measurement with machine, device, libraries, versions and date."""
+        check_path("to_csv: the path", path)
         names = [f.name for f in fields(Timing) if f.name != "recorded"]
         with open(path, "w", newline="", encoding="utf-8") as file:
             out = csv.DictWriter(file, names, extrasaction="ignore")
@@ -138,17 +141,50 @@ class Benchmark:
 
 
 def read(path: str | os.PathLike[str]) -> Benchmark:
-    """The timings of a file that `to_csv` wrote. ValueError where it is no such file."""
-    types: dict[str, Any] = {"int": int, "float": float, "str": str}
-    known = {f.name: types[str(f.type)] for f in fields(Timing) if f.name != "recorded"}
+    """The timings of a file that `to_csv` wrote. ValueError where it is no such file, or cannot be read.
+
+    Numbers that no measurement gives are refused with their line and column: a file may have been edited.
+    """
+    check_path("read: the path", path)
+    name = Path(path).name
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            rows = [Timing(**{n: kind(line[n]) for n, kind in known.items()}) for line in csv.DictReader(file)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{Path(path).name} is no file of timings that minibptt wrote ({error})") from None
-    if not rows or not all(row.median > 0 for row in rows):
-        raise ValueError(f"{Path(path).name} holds no timings")
+            reader = csv.DictReader(file)
+            missing = [f.name for f in fields(Timing) if f.name not in ("recorded", *(reader.fieldnames or ()))]
+            if reader.fieldnames and missing:
+                raise ValueError(f"{name} is no file of timings that minibptt wrote: it has no column {missing[0]}")
+            rows = [_timing(f"{name}, line {reader.line_num}", line) for line in reader]
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} is no file of timings that minibptt wrote ({error})") from None
+    if not rows:
+        raise ValueError(f"{name} holds no timings")
     return Benchmark(tuple(rows))
+
+
+def _timing(where: str, line: Mapping[str, str | None]) -> Timing:
+    """A line of a file. ValueError for what no measurement gives; H and D are 0 where a model has none."""
+    values: dict[str, Any] = {}
+    for f in fields(Timing):
+        if f.name == "recorded":
+            continue
+        what, text = f"{where}, column {f.name}", line[f.name]
+        if text is None or (not text and f.name in ("backend", "cell", "dtype")):
+            raise ValueError(f"{what}: there is nothing")
+        if f.type == "str":
+            values[f.name] = text
+            continue
+        try:
+            values[f.name] = value = int(text) if f.type == "int" else float(text)
+        except ValueError:
+            kind = "a whole number" if f.type == "int" else "a number"
+            raise ValueError(f"{what} must be {kind}, found {text!r:.80}") from None
+        check_number(what, value, 1 if f.name in ("B", "T", "runs") else 0, above=f.name in ("median", "low", "high"))
+    found = Timing(**values)
+    if not found.low <= found.median <= found.high:
+        raise ValueError(f"{where}: low ≤ median ≤ high does not hold: {found.low:g}, {found.median:g}, {found.high:g}")
+    return found
 
 
 def where_it_ran(library: ModuleType) -> dict[str, Any]:

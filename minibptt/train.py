@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .clipping import check_limit
 from .loop import Loop
-from .module import Module, Rng, check_model, check_size, generator, learning
+from .module import Module, Rng, check_model, check_number, check_path, check_size, generator, learning
+from .objective import check_loss
 from .optim import Optimiser
 from .progress import Progress
 from .signals import interrupts
@@ -87,10 +87,15 @@ def train(
     check_size("train", updates=updates, read_every=read_every, **({} if every is None else {"every": every}))
     _check_stream(stream)
     check_model(model)
+    check_loss(loss)
     _check_optimiser(optimiser, model)
     if clip is not None:
-        check_limit("train: clip", clip)
+        check_number("train: clip", clip, above=True, infinite=True)
     _check_saving(save, about)
+    if resume is not None:
+        check_path("train: resume", resume)
+    if not isinstance(progress, bool | Progress):
+        raise TypeError(f"train: progress must be True, False or a Progress, found {progress!r:.80}")
     loop = Loop(model, stream, optimiser, generator(rng), state)
     if resume is not None:
         loop.load(resume)
@@ -146,6 +151,8 @@ def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
     """CheckpointError or TypeError for what could not be saved, or not there: before the training, not after it."""
     if save is None and about is None:
         return
+    if save is not None:
+        check_path("train: save", save)
     from . import saving  # here, as below, so that `import minibptt` stays quick
 
     if save is not None and not Path(save).absolute().parent.is_dir():
@@ -158,9 +165,17 @@ def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
 def _check_optimiser(optimiser: Any, model: Module) -> None:
     """TypeError for what is no optimiser; ValueError for one of another model, which would be moved in its place."""
     if isinstance(optimiser, type) or not callable(getattr(optimiser, "step", None)):
-        raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {type(optimiser).__name__}")
+        found = f"the class {optimiser.__name__}" if isinstance(optimiser, type) else type(optimiser).__name__
+        raise TypeError(f"train takes an optimiser, SGD(model, lr=…) or Adam(model), found {found}")
     own, its = dict(model.named_parameters()), getattr(optimiser, "parameters", None)  # one of your own may have none
-    if isinstance(its, Mapping) and its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
+    if not isinstance(its, Mapping):
+        return
+    if isinstance(optimiser, Optimiser) and its.keys() != own.keys():
+        raise ValueError(
+            f"train: the {type(optimiser).__name__} was made for another model, with the parameters {sorted(its)}, not "
+            f"{sorted(own)}. Make it for the model that is trained"
+        )
+    if its.keys() == own.keys() and any(its[name] is not p for name, p in own.items()):
         raise ValueError(
             f"train: the {type(optimiser).__name__} was made for another model, whose parameters have the same names: "
             "it would move those. Make it for the model that is trained"

@@ -9,14 +9,13 @@ w[t, s] is the product of the factors between s and t. Read after plans.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, overload
 
 import numpy as np
 
 from . import tensor
 from .listing import counted
-from .module import Rng, check_size, generator
+from .module import Rng, check_number, check_size, check_whole, generator
 from .plans import Factors, Plan, Update
 from .tensor import Tensor
 
@@ -195,6 +194,7 @@ class ARTBP(Schedule):
 
     def plans(self, T: int, rng: Rng = 0, draws: int = 32) -> tuple[Plan, ...]:
         """`draws` independent draws of the cuts; one serves the whole batch."""
+        check_size("plans", draws=draws)
         rng = generator(rng)
         return tuple([self.plan(T, rng) for _ in range(draws)])
 
@@ -221,7 +221,8 @@ def tbptt(k1: int, k2: int | None = None, offset: int = 0, losses: str = "new") 
     """
     check_size("tbptt", k1=k1, k2=k1 if k2 is None else k2)
     k2 = k1 if k2 is None else k2
-    if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or not 0 <= offset < k1:
+    check_whole("tbptt", offset=offset)
+    if not 0 <= offset < k1:
         raise ValueError(f"tbptt: offset must be a whole number from 0 to k1 − 1 = {k1 - 1}, found {offset!r}")
     if losses not in ("new", "last"):
         raise ValueError(f"tbptt: losses must be 'new' or 'last', found {losses!r}")
@@ -232,9 +233,7 @@ def tbptt(k1: int, k2: int | None = None, offset: int = 0, losses: str = "new") 
 
 def artbp(p_cut: float) -> Schedule:
     """Randomised truncation (Tallec and Ollivier 2017): unbiased, but it varies. ValueError for p outside [0, 1)."""
-    if not isinstance(p_cut, Real) or not 0 <= p_cut < 1:
-        raise ValueError(f"artbp: p_cut must be at least 0 and below 1, found {p_cut!r}")
-    return ARTBP(float(p_cut))
+    return ARTBP(check_number("artbp: p_cut", p_cut, 0, 1))
 
 
 def recompute(segments: int | None = None) -> Schedule:

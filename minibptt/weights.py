@@ -7,6 +7,7 @@ Arrays may be NumPy's or CuPy's, tensors of PyTorch, or variables that have `.nu
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from .archive import CheckpointError, replacing
 from .backend import Array, library_of, to_backend, to_numpy
 from .cells import Cell
 from .layouts import Arrays, cells_of, give, shapes_of, take
-from .module import Module, check_model
+from .module import Module, check_model, check_number, check_path
 from .parameters import assign
 from .saving import misfits
 
@@ -150,6 +151,7 @@ def from_tf1(layer: Module, arrays: Mapping[str, Any], prefix: str = "", forget_
     a cell in several must hold "cell_0/", "cell_1/", … forget_bias: what the LSTM was run with. ValueError for names or
     shapes that do not fit and for a GRU with reset="after"; then nothing was changed.
     """
+    check_number("from_tf1: forget_bias", forget_bias, -math.inf, above=True)
     cells, _ = cells_of(layer)
     given, lines = [], []
     for i, cell in enumerate(cells):
@@ -178,6 +180,7 @@ def to_tf1(layer: Module, forget_bias: float = 1.0) -> Arrays:
     forget_bias: what the LSTM will be run with; it is subtracted here. Where that rounds, at a forget gate's bias
     outside ½ … 2, ours comes back to the bit only with forget_bias=0.
     """
+    check_number("to_tf1: forget_bias", forget_bias, -math.inf, above=True)
     cells, _ = cells_of(layer)
     at = [f"cell_{i}/" if len(cells) > 1 else "" for i in range(len(cells))]
     return {i + name: array for i, c in zip(at, cells) for name, array in give("tf1", c, forget_bias).items()}
@@ -192,6 +195,7 @@ def save_safetensors(path: str | os.PathLike[str], weights: Module | Mapping[str
     The file appears in one step. CheckpointError where the package safetensors is missing, and where the file cannot
     be written.
     """
+    check_path("save_safetensors: the path", path)
     package = _safetensors("save_safetensors")
     arrays = weights.parameters() if isinstance(weights, Module) else weights
     # It writes a buffer as it lies in memory, so a transposed view would be stored wrong.
@@ -206,6 +210,7 @@ def load_safetensors(path: str | os.PathLike[str], model: Module | None = None) 
     CheckpointError where the package is missing, the file cannot be read or the arrays do not fit the model, listing
     all that is missing, unexpected, or of another shape or type; then the model is as it was.
     """
+    check_path("load_safetensors: the path", path)
     package = _safetensors("load_safetensors")
     try:
         with open(path, "rb") as file:

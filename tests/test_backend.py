@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
+import os
 import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -119,6 +120,36 @@ def test_a_choice_that_fails_changes_nothing(monkeypatch):
         with pytest.raises(mb.BackendError), mb.use_backend(wrong):
             pass
         assert backend.current_library() is strict
+
+
+@pytest.mark.parametrize("wrong", [importlib, os, mb, ModuleType("standing"), ModuleType("numpy.random")])
+def test_a_module_that_is_no_library_of_arrays_is_no_backend(wrong):
+    for choose in (mb.use_backend, lambda m: mb.to_backend([1.0], m), lambda m: mb.Linear(2, 3).to(m)):
+        with pytest.raises(mb.BackendError, match=rf"unknown backend {wrong.__name__!r}: expected one of 'numpy'"):
+            choose(wrong)
+    assert backend.current_library() is np
+
+
+def test_a_library_that_is_registered_is_a_backend_and_its_arrays_belong_to_it():
+    library = ModuleType("another")
+    library.ndarray = type("ndarray", (DeviceArray,), {})
+    with pytest.raises(mb.BackendError, match="unknown backend 'another'"):
+        mb.use_backend(library)
+    backend.register(library.ndarray, library)
+    with mb.use_backend(library), mb.use_backend("another"):
+        assert backend.current_library() is library
+    assert backend.library_of(library.ndarray(np.ones(2))) is library
+
+
+def test_the_module_of_cupy_is_the_backend_of_that_name(monkeypatch):
+    cupy = fake_cupy(True)
+    importing(monkeypatch, cupy)
+    with mb.use_backend(cupy):
+        assert backend.current_library() is cupy
+    no_gpu = fake_cupy(False)
+    importing(monkeypatch, no_gpu)
+    with pytest.raises(mb.BackendError, match="no usable CUDA device"):
+        mb.use_backend(no_gpu)
 
 
 @pytest.mark.parametrize("wrong", ["torch", "", "CuPy", "jax", None, 3])
@@ -599,3 +630,11 @@ def test_the_stand_in_has_no_name_or_argument_that_cupy_has_not():
         elif inspect.isfunction(mine):
             mine, theirs = (inspect.signature(f).parameters.values() for f in (mine, theirs))
             assert [(p.name, p.kind) for p in mine] == [(p.name, p.kind) for p in theirs], name
+
+
+@pytest.mark.parametrize("wrong", [None, "a", {"h": 1.0}, [None], ["1"], object()], ids=str)
+def test_what_holds_no_numbers_becomes_no_array(wrong):
+    for convert in (mb.to_numpy, mb.to_backend, lambda x: mb.to_backend(x, strict)):
+        with pytest.raises(TypeError, match=r"numbers are needed here, found"):
+            convert(wrong)
+    assert mb.to_numpy([1, 2.5]).tolist() == [1, 2.5] and mb.to_numpy(True) == True  # noqa: E712

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -196,6 +197,51 @@ def test_another_file_is_refused(tmp_path, text):
         read(tmp_path / "other.csv")
 
 
+@pytest.mark.parametrize(
+    "column, wrong, says",
+    [
+        ("median", "inf", "positive and finite, found inf"),
+        ("median", "-0.001", "positive and finite, found -0.001"),
+        ("median", "nan", "positive and finite, found nan"),
+        ("median", "quick", "a number, found 'quick'"),
+        ("low", "-1", "positive and finite, found -1.0"),
+        ("high", "0", "positive and finite, found 0.0"),
+        ("H", "-3", "at least 0 and finite, found -3"),
+        ("H", "2.5", "a whole number, found '2.5'"),
+        ("B", "0", "at least 1 and finite, found 0"),
+        ("T", "0", "at least 1 and finite, found 0"),
+        ("runs", "-1", "at least 1 and finite, found -1"),
+        ("launches", "-5", "at least 0 and finite, found -5"),
+        ("flops", "nan", "at least 0 and finite, found nan"),
+    ],
+)
+def test_a_number_that_no_measurement_gives_is_refused_with_its_line_and_column(tmp_path, column, wrong, says):
+    path = edited(tmp_path, **{column: wrong})
+    with pytest.raises(ValueError, match=re.escape(f"edited.csv, line 3, column {column} must be {says}")):
+        read(path)
+
+
+def edited(folder, **new):
+    """A file of two timings, the second one edited."""
+    path = folder / "edited.csv"
+    Benchmark(tuple(synthetic()[:2])).to_csv(path)
+    with open(path, newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        out = csv.DictWriter(file, first)
+        out.writeheader()
+        out.writerows([first, second | new])
+    return path
+
+
+def test_what_is_no_set_of_quartiles_and_what_has_no_name_is_refused_too(tmp_path):
+    with pytest.raises(ValueError, match="line 3: low ≤ median ≤ high does not hold: 5, "):
+        read(edited(tmp_path, low="5"))
+    for column in ("cell", "backend", "dtype"):
+        with pytest.raises(ValueError, match=f"line 3, column {column}: there is nothing"):
+            read(edited(tmp_path, **{column: ""}))
+
+
 @pytest.mark.parametrize("wrong", [{"cells": ["mamba"]}, {"cells": []}, {"hidden": []}])
 def test_a_sweep_of_nothing_or_of_unknown_cells_is_refused(wrong):
     with pytest.raises(ValueError, match=r"a cell is one of|nothing to measure"):
@@ -225,6 +271,10 @@ def test_without_a_gpu_the_title_says_that_none_was_measured():
 def test_the_figure_refuses_what_it_cannot_draw():
     with pytest.raises(ValueError, match="over must be one of H, B, T"):
         mb.plots.benchmark(both(), over="D")
+    nameless = Benchmark(tuple([replace(row, H=0) for row in synthetic()]))
+    with pytest.raises(ValueError, match="H of lstm is not known"):
+        mb.plots.benchmark(nameless)
+    assert len(mb.plots.benchmark(nameless, over="B"))
     with pytest.raises(ValueError, match="no timing to draw"):
         mb.plots.benchmark(Benchmark(()))
     ax = mb.plots.benchmark(Benchmark(tuple(synthetic()[:1])))  # one size: no line, no regime
@@ -248,9 +298,17 @@ def test_the_command_measures_the_cpu_says_what_is_missing_and_shows_recorded_nu
 
 
 @pytest.mark.parametrize(
-    "wrong, says", [(["--seconds", "-1"], "must be a positive number"), (["--recorded", "nowhere.csv"], "nowhere.csv")]
+    "wrong, says",
+    [
+        (["--seconds", "-1"], "must be a positive number"),
+        (["--recorded", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
+        (["--recorded", "."], "cannot read .: Is a directory"),
+        (["--recorded", "edited.csv"], "edited.csv: a timing of lstm has no H to be drawn at"),
+    ],
 )
-def test_the_command_ends_in_one_line_where_the_user_is_mistaken(wrong, says, tmp_path, capsys):
+def test_the_command_ends_in_one_line_where_the_user_is_mistaken(wrong, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    edited(tmp_path, H="0")
     assert cli.main([*SMALL, *wrong, "--out", str(tmp_path / "out")]) == 2
     assert says in capsys.readouterr().err and not (tmp_path / "out").exists()
 

@@ -204,3 +204,23 @@ def test_training_that_diverges_ends_in_one_line_and_keeps_the_last_good_checkpo
         assert not (here / "minibptt-train.npz").exists() or all(
             np.isfinite(a).all() for a in weights("minibptt-train.npz").values() if isinstance(a, np.ndarray)
         )
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (["--steps", "100000"], "--steps 100000: this text has rows of 269 steps to learn from, and 89 steps held out"),
+        (["--steps", "90"], "Give --steps 89 or fewer"),
+        (["--batch", "20", "--steps", "60"], "Give --steps 40 or fewer"),
+        (["--reset-every", "90"], "--reset-every 90: the rows that are held out have 89 steps. Give 89 or fewer"),
+    ],
+)
+def test_a_window_or_a_reset_that_is_longer_than_the_text_is_refused_before_training(here, capsys, options, says):
+    train("--text", "text.txt", *SMALL, *options, code=2)
+    assert says in capsys.readouterr().err and not (here / "minibptt-train.npz").exists()
+
+
+def test_a_reset_that_never_comes_is_not_shown_as_one(here, capsys):
+    train("--text", "text.txt", *SMALL, "--updates", "1", "--steps", "40")
+    states = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("carried", "zero every"))]
+    assert [line.split("  ")[0] for line in states] == ["carried", "zero every 40 steps (cold: each window)"]

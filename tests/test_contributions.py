@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_truncation import LOSSES, make_model
 from test_truncation import contributions as by_copies
@@ -49,6 +49,7 @@ def test_every_pair_is_the_gradient_of_a_copy_of_the_parameters_at_that_step(dat
     model, *copies = [make_model(np.random.default_rng(seed)) for _ in range(T + 1)]
     x, y = rng.standard_normal((T, B, 2)), make_target(rng, T, B)
     real, resets = rng.random((T, B)) < 0.8, rng.random((T, B)) < 0.2
+    assume(real.any())
     options = {"mask": None if real.all() else real, "resets": resets}
     c = mb.contributions(model, x, y, loss, **options)
     outputs, _ = model(x, **options)
@@ -66,6 +67,17 @@ def test_every_pair_is_the_gradient_of_a_copy_of_the_parameters_at_that_step(dat
                 assert abs(c.share[t, s] - (C[t][s].dot(G) / G.dot(G) if s <= t else 0)) < 1e-9
     if G.norm():
         assert c.share.sum() == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("none", [{"lengths": [0, 0]}, {"mask": np.zeros((3, 2), bool)}])
+def test_where_no_step_is_real_there_is_nothing_to_compare(none):
+    model, x, y = mb.RNN(2, 3, rng=0), np.ones((3, 2, 2)), np.ones((3, 2, 3))
+    for ask in (
+        lambda: mb.contributions(model, x, y, mb.mse, **none),
+        lambda: mb.compare(model, x, y, mb.mse, mb.full(), **none),
+    ):
+        with pytest.raises(ValueError, match="no step is real"):
+            ask()
 
 
 @pytest.mark.parametrize("engine", ["tape", "explicit"])

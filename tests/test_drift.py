@@ -71,6 +71,8 @@ def test_the_figure_has_a_line_for_each_model_and_takes_device_data():
     with mb.use_backend(strict):
         several["on the device"] = mb.drift(mb.LSTM(4, 8, rng=0), mb.to_backend(x))
     ax = mb.plots.drift(several)
+    with pytest.raises(ValueError, match="the dict is empty"):
+        mb.plots.drift({})
     assert [t.get_text() for t in ax.get_legend().get_texts()] == list(several)
     assert ax.get_yscale() == "log" and ax.get_xlabel() == "step t"
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), several["LSTM"].outputs)

@@ -193,8 +193,10 @@ def test_what_was_given_is_not_changed(name):
 def test_a_count_that_is_not_positive_is_an_error(name):
     loss, prediction, target, _ = CASES[name]
     for count in (0, -1, math.nan):
-        with pytest.raises(ValueError, match=f"{name}: count must be positive, found {count}"):
+        with pytest.raises(ValueError, match=f"{name}: count must be positive and finite, found {count}"):
             loss(prediction, target, count=count)
+    with pytest.raises(TypeError, match=f"{name}: count must be a number, found 'a'"):
+        loss(prediction, target, count="a")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -116,18 +116,18 @@ def test_what_is_no_real_number_is_no_setting_and_neither_is_a_boolean(wrong):
     model = One([1.0])
     for name, make in {
         "lr": lambda: mb.Adam(model, lr=wrong),
-        "lr must": lambda: mb.SGD(model, lr=wrong),
+        "SGD: lr": lambda: mb.SGD(model, lr=wrong),
         "momentum": lambda: mb.SGD(model, 0.1, momentum=wrong),
-        "betas": lambda: mb.Adam(model, betas=(wrong, 0.9)),
-        "betas must": lambda: mb.Adam(model, betas=(0.9, wrong)),
+        "beta1": lambda: mb.Adam(model, betas=(wrong, 0.9)),
+        "beta2": lambda: mb.Adam(model, betas=(0.9, wrong)),
         "eps": lambda: mb.Adam(model, eps=wrong),
+        "largest norm": lambda: mb.clip_by_global_norm(mb.Gradients({"w": np.ones(1)}), wrong),
+        "largest value": lambda: mb.clip_by_value(mb.Gradients({"w": np.ones(1)}), wrong),
     }.items():
-        with pytest.raises(ValueError, match=f"{name}.*found .*{re.escape(repr(wrong))}"):
+        error, words = (ValueError, ".*") if wrong is math.nan else (TypeError, "a number")
+        with pytest.raises(error, match=f"{name}.* must be {words}, found {re.escape(repr(wrong))}"):
             make()
-    for clip in (mb.clip_by_global_norm, mb.clip_by_value):
-        with pytest.raises((TypeError, ValueError), match=r"must be .*found " + re.escape(f"{wrong!r}")):
-            clip(mb.Gradients({"w": np.ones(1)}), wrong)
-    with pytest.raises(ValueError, match="lr must be a positive number"):
+    with pytest.raises(ValueError, match="lr must be positive and finite"):
         mb.Adam(model, lr=10**400)
 
 
@@ -150,8 +150,16 @@ def test_adam_refuses_gradients_of_another_model_and_then_moves_nothing():
 
 
 def test_a_model_without_parameters_cannot_be_trained():
-    with pytest.raises(ValueError, match="Sequential has no parameters to learn"):
+    with pytest.raises(ValueError, match="Sequential has no parameters"):
         mb.Adam(mb.Sequential(mb.tanh))
+
+
+@pytest.mark.parametrize("clip", [mb.clip_by_global_norm, mb.clip_by_value, mb.check_finite])
+@pytest.mark.parametrize("wrong", [[3.0, 4.0], None, np.array([3, 4]), np.array([True]), np.array(["3"])])
+def test_a_gradient_that_is_no_array_of_floats_is_refused_by_its_name(clip, wrong):
+    g = {"a": np.ones(2), "b": wrong}
+    with pytest.raises(TypeError, match=r"the gradient of b (must be an array|is (int64|bool|<U1), and)"):
+        clip(g) if clip is mb.check_finite else clip(g, 1.0)
 
 
 def test_clipping_scales_all_gradients_by_one_factor_down_to_the_given_norm():
@@ -298,18 +306,22 @@ class Shared(mb.Module):
 @pytest.mark.parametrize(
     "make, error, words",
     [
-        (lambda: mb.SGD(One([1.0]), 0), ValueError, "SGD: lr must be a positive number, found 0"),
+        (lambda: mb.SGD(One([1.0]), 0), ValueError, "SGD: lr must be positive and finite, found 0"),
         (lambda: mb.SGD(One([1.0]), 0.1, momentum=1.0), ValueError, "momentum must be at least 0 and below 1"),
         (lambda: mb.SGD(One([1.0]), 0.1, nesterov=True), ValueError, "needs momentum"),
-        (lambda: mb.SGD(mb.Sequential(mb.tanh), 0.1), ValueError, "SGD: Sequential has no parameters"),
+        (lambda: mb.SGD(mb.Sequential(mb.tanh), 0.1), ValueError, "Sequential has no parameters"),
         (lambda: mb.SGD(Shared(), 0.1), ValueError, "a and b are one parameter, which would be moved twice"),
         (lambda: mb.Adam([One([1.0])] * 2), TypeError, "one module, found list.*0.w and 1.w, which are one parameter"),
-        (lambda: mb.Adam({"w": 1}), TypeError, "one module, found dict"),
-        (lambda: mb.Adam(One([1.0]), betas=(0.9, 1.0)), ValueError, "betas"),
-        (lambda: mb.Adam(One([1.0]), betas=0.9), ValueError, "betas must be two numbers.*found 0.9"),
-        (lambda: mb.Adam(One([1.0]), betas=(0.9, "x")), ValueError, "betas must be two numbers"),
-        (lambda: mb.Adam(One([1.0]), eps=-1), ValueError, "eps must be a number of at least 0, found -1"),
-        (lambda: mb.Adam(One([1.0]), eps=None), ValueError, "eps must be a number"),
+        (lambda: mb.Adam({"w": 1}), TypeError, "a cell, a layer or another Module, found dict"),
+        (lambda: mb.SGD(One, 0.1), TypeError, "found the class One: call it, to make one"),
+        (lambda: mb.Adam(One([1.0]), betas=(0.9, 1.0)), ValueError, "beta2 must be at least 0 and below 1, found 1.0"),
+        (lambda: mb.Adam(One([1.0]), betas=0.9), TypeError, "betas must be two numbers.*found 0.9"),
+        (lambda: mb.Adam(One([1.0]), betas=(0.9, "x")), TypeError, "beta2 must be a number, found 'x'"),
+        (lambda: mb.Adam(One([1.0]), eps=-1), ValueError, "eps must be at least 0 and finite, found -1"),
+        (lambda: mb.Adam(One([1.0]), eps=None), TypeError, "eps must be a number, found None"),
+        (lambda: mb.Adam(One([1.0])).restore(None), TypeError, r"restore takes what state\(\) gave, found NoneType"),
+        (lambda: mb.Adam(One([1.0])).step({"w": [1.0]}), TypeError, "the gradient of w must be an array, found list"),
+        (lambda: mb.Adam(One([1.0])).step({"v": np.ones(1)}), ValueError, "make one for this model"),
         (lambda: mb.clip_by_global_norm({}, None), TypeError, "largest norm must be a number, found None"),
         (lambda: mb.clip_by_value({}, "x"), TypeError, "largest value must be a number, found 'x'"),
         (lambda: mb.clip_by_global_norm([1], 1.0), TypeError, "takes tape.gradient.*found list"),

@@ -18,9 +18,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 ORDER = """
 backend memory
 standin.counting standin.memory standin.clock standin.arrays standin.ufuncs standin.kernel standin.library standin
-listing nest gradients tensor parameters
+listing nest gradients tensor parameters module
 sweep asking tape why dispatch places reductions ops
-module check clipping optim
+check clipping optim
 cells.base cells.buffers cells.explicit cells.kernels cells.fused cells.rnn cells.lstm cells.gru cells.many cells
 parts states passes sequence layers cells.stack recurrent summary losses
 students.by_hand students.mistakes students.contract students.expected students.first_place students.verdict

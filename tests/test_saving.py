@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 import minibptt as mb
-from minibptt import archive
+from minibptt import archive, data, timings
 from minibptt.backend import library_of
+from minibptt.timings import Benchmark
 
 KILLS = int(os.environ.get("MINIBPTT_KILLS", "40"))  # 200 before a release
 
@@ -386,3 +388,33 @@ def test_a_process_killed_at_any_moment_leaves_the_last_checkpoint(tmp_path):
     mb.save(path, model, n=n)
     assert os.listdir(tmp_path) == ["c.npz"]
     print(f"{KILLS} kills, {left} of them in the middle of a save, {n} saves")
+
+
+def test_nothing_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match="nothing to save: give a model, or parts by name"):
+        mb.save(tmp_path / "a.npz")
+    assert not list(tmp_path.iterdir())
+    mb.save(tmp_path / "a.npz", part=None)
+
+
+MODEL = mb.RNN(2, 3, rng=0)
+PATHS = {
+    "save": lambda path: mb.save(path, MODEL),
+    "load": lambda path: mb.load(path, MODEL),
+    "explore": lambda path: mb.explore({}, path),
+    "to_csv": lambda path: mb.compare(MODEL, X, X[..., :1] * np.ones(3), mb.mse, mb.full()).to_csv(path),
+    "to_json": lambda path: mb.compare(MODEL, X, X[..., :1] * np.ones(3), mb.mse, mb.full()).to_json(path),
+    "benchmark": lambda path: Benchmark(()).to_csv(path),
+    "read": timings.read,
+    "read_text": data.read_text,
+    "save_safetensors": lambda path: mb.weights.save_safetensors(path, MODEL),
+    "load_safetensors": lambda path: mb.weights.load_safetensors(path, MODEL),
+}
+X = np.ones((2, 1, 2))
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("wrong", [3, None, b"a.npz", ["a.npz"]], ids=repr)
+def test_what_is_no_name_of_a_file_is_refused_in_words(name, wrong):
+    with pytest.raises(TypeError, match=re.escape(f"the path must be the name of a file, found {wrong!r}")):
+        PATHS[name](wrong)

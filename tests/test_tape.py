@@ -166,6 +166,29 @@ def test_records_carry_the_step_the_layer_and_the_range_of_their_inputs():
     assert both.steps == (2, 3)
 
 
+def keeping(steps):
+    with mb.Tape() as tape:
+        tape.keep_last(steps)
+
+
+def standing(*steps):
+    with mb.Tape() as tape, tape.at(*steps):
+        pass
+
+
+@pytest.mark.parametrize("clock", [keeping, standing, lambda wrong: standing(1, wrong)])
+def test_a_step_is_a_whole_number_counted_from_1(clock):
+    for wrong in (2.5, "a", True, np.ones(1)):
+        with pytest.raises(TypeError, match="must be a whole number, found"):
+            clock(wrong)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"must be at least 1, found {wrong}"):
+            clock(wrong)
+    clock(np.int32(1))
+    with pytest.raises(ValueError, match="last must not be before step 3, found 2"):
+        standing(3, 2)
+
+
 def test_the_clock_is_restored_after_nesting_and_after_an_exception():
     with mb.Tape() as tape:
         with tape.at(5):

@@ -152,6 +152,13 @@ def test_what_cannot_be_trained_says_so(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(TypeError, match="train: clip must be a number, found 'x'"):
         quiet(model, stream, loss, mb.full(), adam, updates=1, clip="x")
+    for name in ("save", "resume"):
+        for wrong in (3, b"c.npz"):
+            with pytest.raises(TypeError, match=f"train: {name} must be the name of a file, found {wrong!r}"):
+                quiet(model, stream, loss, mb.full(), adam, updates=1, **{name: wrong})
+    for wrong in ("yes", 1, None):
+        with pytest.raises(TypeError, match=f"progress must be True, False or a Progress, found {wrong!r}"):
+            mb.train(model, stream, loss, mb.full(), adam, updates=1, progress=wrong)
     with pytest.raises(TypeError, match=r"takes an optimiser.*found NoneType"):
         quiet(model, stream, loss, mb.full(), None, updates=1)
     assert same(weights(model), before) and stream.position == 0

@@ -22,13 +22,14 @@ Backward, for t = T … 1, from dy_t = ∂L/∂y_t and from the adjoints of the 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from .. import ops
 from ..backend import Array, library_of, use_backend
-from ..module import Rng, check_size, generator, uniform
+from ..module import Rng, check_number, check_size, generator, uniform
 from ..parameters import assign
 from ..tensor import Tensor, zeros
 from .base import Cell
@@ -51,6 +52,7 @@ class LSTMCell(Cell):
 
     def __init__(self, D: int, H: int, *, forget_bias: float = 1.0, rng: Rng = None, dtype: Any = None):
         check_size("LSTMCell", D=D, H=H)
+        forget_bias = check_number("LSTMCell: forget_bias", forget_bias, -math.inf, above=True)
         rng, bound = generator(rng), H**-0.5
         self.D, self.H = D, H
         self.W_x = uniform(rng, bound, (D, 4 * H), dtype)
@@ -62,6 +64,7 @@ class LSTMCell(Cell):
 
     def zero_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """(h₀, c₀) = 0, each (batch, H)."""
+        check_size("zero_state", batch=batch)
         with use_backend(library_of(self.W_h.value)):
             return zeros((batch, self.H), dtype=self.W_h.dtype), zeros((batch, self.H), dtype=self.W_h.dtype)
 

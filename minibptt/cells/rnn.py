@@ -56,6 +56,7 @@ class RNNCell(Cell):
 
     def zero_state(self, batch: int) -> Tensor:
         """h₀ = 0, (batch, H)."""
+        check_size("zero_state", batch=batch)
         with use_backend(library_of(self.W_h.value)):
             return zeros((batch, self.H), dtype=self.W_h.dtype)
 

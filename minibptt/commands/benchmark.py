@@ -42,6 +42,9 @@ def run(options: argparse.Namespace) -> None:
     if not 0 < options.seconds < float("inf"):
         raise UsageError(f"--seconds must be a positive number, found {options.seconds}")
     recorded = None if options.recorded is None else read(options.recorded)
+    without = [row.cell for row in recorded.rows if row.H < 1] if recorded else []
+    if without:
+        raise UsageError(f"--recorded {shown(options.recorded)}: a timing of {without[0]} has no H to be drawn at")
     axes = {"H": options.hidden, "B": options.batch, "T": options.length}
     over = [name for name, values in axes.items() if len(set(values)) > 1] or ["H"]
     from .. import plots  # after the checks: matplotlib takes a while to load

@@ -21,7 +21,7 @@ from ..losses import cross_entropy
 from ..optim import Adam
 from ..progress import Progress
 from ..recurrent import CELLS
-from ..streams import stream_batches
+from ..streams import Stream, stream_batches
 from ..train import train
 from ..truncation import tbptt
 from .arguments import UsageError, natural, positive, probability, rate, window
@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> None:
     stream = stream_batches(text.learnt, batch=B, steps=T)
     rows = max(1, min(B, len(text.held_out) // (16 * T)))  # few enough for rows that are long beside a window
     held_out = stream_batches(text.held_out, batch=rows, steps=T)
+    _check_lengths(options, T, stream, held_out)
     model = language_model(len(text.symbols), kept)
     layers = f"{counted(kept['layers'], 'layer')} of {kept['hidden']}"
     say(f"{kept['cell'].upper()}, {layers}, on {text.name}: {len(text.learnt):,} characters to learn from, "
@@ -105,7 +106,8 @@ def run(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt
     say(f"Saved to {shown(save)}. To let it speak: minibptt sample {shlex.quote(shown(save))}", end="\n\n")
     every = options.reset_every or 4 * T
-    found = [evaluate(model, held_out, reset_every=n) for n in dict.fromkeys([None, every, T])]
+    resets = [every, T] if every <= (held_out.length or 0) else [T]  # one that never comes is none
+    found = [evaluate(model, held_out, reset_every=n) for n in dict.fromkeys([None, *resets])]
     say(judged(found, T))
 
 
@@ -150,6 +152,21 @@ def _check_window(tbptt: tuple[int, int] | None, T: int) -> None:
         raise UsageError(
             f"--tbptt {_words(tbptt)}: no gradient reaches over the beginning of a window of {counted(T, 'step')}: "
             f"give --steps {max(tbptt)} or more"
+        )
+
+
+def _check_lengths(options: argparse.Namespace, T: int, stream: Stream, held_out: Stream) -> None:
+    """A window that is longer than a row, or a reset that never comes, would not be what the results say."""
+    learnt, judged_on = stream.length or 0, held_out.length or 0
+    if min(learnt, judged_on) < T and not options.resume:
+        raise UsageError(
+            f"--steps {T}: this text has rows of {counted(learnt, 'step')} to learn from, and "
+            f"{counted(judged_on, 'step')} held out. Give --steps {min(learnt, judged_on)} or fewer, or a longer text"
+        )
+    if options.reset_every and options.reset_every > judged_on:
+        raise UsageError(
+            f"--reset-every {options.reset_every}: the rows that are held out have {counted(judged_on, 'step')}. Give "
+            f"{judged_on} or fewer"
         )
 
 

@@ -28,6 +28,9 @@ def benchmark(result: Benchmark, over: str = "H", ax: Any = None) -> Any:
     check_takes("benchmark", result, Benchmark, "what mb.benchmark or sweep gives")
     if over not in NAMES:
         raise ValueError(f"over must be one of {', '.join(NAMES)}, found {over!r}")
+    unknown = [row.cell for row in result.rows if getattr(row, over) < 1]
+    if unknown:
+        raise ValueError(f"{over} of {unknown[0]} is not known, so there is no place for it on an axis of {over}")
     rest = [name for name in NAMES if name != over]
     panels = sorted({tuple(getattr(row, name) for name in rest) for row in result.rows})[:4]
     if not panels:

@@ -20,6 +20,8 @@ def drift(found: Drift | dict[str, Drift], ax: Any = None) -> Any:
     several = found if isinstance(found, dict) else {getattr(found, "title", ""): found}
     for one in several.values():
         check_takes("drift", one, Drift, "what mb.drift gives, one or a dict of them")
+    if not several:
+        raise ValueError("plots.drift: the dict is empty: give what mb.drift found, by name")
     lines = {name: np.where(d.outputs > 0, d.outputs, np.nan) for name, d in several.items()}
     if not any(np.isfinite(line).any() for line in lines.values()):
         raise ValueError("there is no difference to draw: float32 and float64 give the same numbers here")

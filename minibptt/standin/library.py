@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import backend
+from ..backend import register
 from .arrays import DeviceArray, array, asarray, host_of, launched, on_device, view
 from .counting import counter
 from .kernel import ElementwiseKernel
@@ -96,4 +96,4 @@ xp.cuda = SimpleNamespace(
     get_current_stream=lambda device_id=-1: SimpleNamespace(synchronize=counter.wait),
     runtime=SimpleNamespace(getDeviceCount=lambda: 1),
 )
-backend._library_of_type[DeviceArray] = xp
+register(DeviceArray, xp)
