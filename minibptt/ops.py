@@ -115,7 +115,10 @@ def matmul(xp, a, b):
         raise ValueError("a matrix product needs at least one axis on each side; for a number use *")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
-        raise ValueError(f"the inner sizes differ: {a.shape[-1]} and {inner}")
+        raise ValueError(
+            f"the inner sizes differ: {a.shape[-1]} and {inner}. (…, n) @ (n, m) gives (…, m): transpose one, or give "
+            "inputs of the size that the weights were made for"
+        )
     if a.ndim > 1 and b.ndim == 2:  # rows times one matrix: one product over all rows, a sequence's too
         rows, shape = a.reshape(-1, inner), a.shape
 

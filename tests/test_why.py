@@ -19,6 +19,7 @@ FOREIGN = re.compile(
 CASES = {
     **{name: (lambda name=name: getattr(mb, name)(W, V), "axis −1 has the sizes 3 and 2") for name in ELEMENTWISE},
     "matmul": (lambda: mb.matmul(np.ones((2, 3, 4)), np.ones((3, 4, 2))), "axis −1 has the sizes 2 and 3"),
+    "matmul: inner": (lambda: mb.matmul(W, V), r"inner sizes differ: 3 and 2\. .*: transpose one"),
     "matmul: a number": (lambda: mb.matmul(W, 3), "needs at least one axis on each side; for a number use"),
     "where: inputs": (lambda: mb.where(W.value > 0, W, V), r"the condition \(6, 2, 3\), x .* and y \(6, 2, 2\)"),
     "where: condition": (lambda: mb.where([True] * 5, W, W), r"the condition \(5,\), .*sizes 5 and 3"),
