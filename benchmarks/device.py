@@ -130,13 +130,13 @@ class WithoutBlas(ModuleType):
 @contextmanager
 def captured_products(cupy: ModuleType) -> Iterator[ModuleType]:
     """Inside, the arrays of CuPy are multiplied by `WithoutBlas`."""
-    before, proxy = backend.library_named("cupy"), WithoutBlas(cupy)
+    proxy = WithoutBlas(cupy)
     backend.register(cupy.ndarray, proxy)
     try:
         with mb.use_backend(proxy):
             yield proxy
     finally:
-        backend.register(cupy.ndarray, before)
+        backend.register(cupy.ndarray, cupy)
 
 
 def training_step(model: Any, optimiser: Any, x: Any, y: Any, state: Any) -> Any:
