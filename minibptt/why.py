@@ -38,10 +38,7 @@ def why(name: str, values: Sequence[Any], static: dict[str, Any]) -> str | None:
         return reason(*values, **static)
     except (TypeError, ValueError) as error:  # of axes_of
         return str(error)
-    except (
-        AttributeError,
-        IndexError,
-    ):  # what is looked for is not even there; no explanation may hide the error itself
+    except (AttributeError, IndexError):  # what is looked for is not even there; the error itself must show
         return None
 
 
