@@ -23,7 +23,7 @@ def check_gradients(what: str, gradients: Any, kinds: str = "f") -> None:
     if not isinstance(gradients, Mapping):
         raise TypeError(f"{what} takes tape.gradient(loss, model), found {type(gradients).__name__}")
     for name, g in gradients.items():
-        if not is_array(g):
+        if not is_array(g) and not isinstance(g, np.generic):  # arithmetic makes NumPy numbers of arrays of shape ()
             raise TypeError(
                 f"{what}: the gradient of {name} must be an array, found {type(g).__name__}: give "
                 "tape.gradient(loss, model)"

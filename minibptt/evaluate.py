@@ -85,6 +85,7 @@ def evaluate(
                 steps = done + np.arange(len(x))
                 resets = np.repeat((steps % k == 0)[:, None], x.shape[1], axis=1) if reset_every else None
                 outputs, state = run(model, x, state, resets=resets)
+                outputs = outputs if isinstance(outputs, Tensor) else Tensor(outputs)  # a function may give an array
                 losses = [asked(loss, outputs[i::k], y[i::k], None).value.reshape(()) for i in range(min(k, len(x)))]
                 done, targets = done + len(x), targets + math.prod(y.shape)
                 totals, counts = _with_room(totals, min(k, done)), _with_room(counts, min(k, done))

@@ -73,7 +73,7 @@ class Gradients(Mapping[str, Array]):
                 raise ValueError(f"Gradients of {name!r} have shapes {g.shape} and {other[name].shape}")
 
     def __add__(self, other: object) -> Gradients:
-        if isinstance(other, int | float) and other == 0:  # where a sum begins, the builtin sum's too
+        if isinstance(other, Number) and other == 0:  # where a sum begins, the builtin sum's too
             return self
         return self._map(other, lambda a, b: a + b)
 

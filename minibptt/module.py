@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Array, is_array, library_named, to_backend
+from .backend import Array, is_array, library_named, to_backend, to_numpy
 from .parameters import Parameter, move, parameter
 from .tensor import Tensor, moved
 
@@ -160,7 +160,12 @@ def check_size(what: str, **sizes: Any) -> None:
 
 
 def real_number(x: Any) -> float | None:
-    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean."""
+    """A real number of any kind as a float, inf where it is larger than any; None for what is none, as a boolean.
+
+    An array of shape () is one too: a sum on a device gives such a thing, and is waited for.
+    """
+    if is_array(x) and x.ndim == 0:
+        x = to_numpy(x).item()
     number: Any = x if isinstance(x, Real) and not isinstance(x, bool) else None
     try:
         return None if number is None else float(number)

@@ -125,7 +125,7 @@ def run(model: Any, x: Any, state: Any = None, **options: Any) -> tuple[Tensor, 
         return unroll(model, x, state, **options)
     if hasattr(model, "zero_state"):
         return model(x, state, **options)
-    if state is not None:
+    if any(True for _ in leaves(state)):  # (): a state without parts
         raise TypeError(f"{type(model).__name__} has no state (no zero_state), and one was given: leave state= out")
     x = sequence_input(x)
     T, B = x.shape[:2]

@@ -246,7 +246,7 @@ def number_type(what: str, dtype: Any, kinds: str = "fc") -> np.dtype:
 
 def _check_shape(shape: Any) -> None:
     """TypeError for what is no whole number or tuple of them, ValueError for a size below 0."""
-    for size in shape if isinstance(shape, tuple | list) else (shape,):
+    for size in shape if isinstance(shape, tuple | list | range) else (shape,):
         if isinstance(size, bool) or not isinstance(size, int | np.integer):
             raise TypeError(f"a shape is a whole number or a tuple of them, such as 3 or (2, 3); found {shape!r:.80}")
         if size < 0:

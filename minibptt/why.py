@@ -116,8 +116,8 @@ def _concatenate(*xs: Any, axis: Any = 0) -> str | None:
         found = f"the first has shape {first}, number {i} has {x.shape}"
         if x.ndim != len(first):
             return f"all must have as many axes; {found}. Reshape one, or join them with stack"
-        other = [j for j, (m, n) in enumerate(zip(first, x.shape)) if m != n and j != axis % len(first)]
-        if other:
+        other = [j for j, (m, n) in enumerate(zip(first, x.shape)) if m != n]
+        if any(j != axis % len(first) for j in other):
             hint = f"give axis={other[0]}, or reshape one" if len(other) == 1 else "reshape one"
             return f"all sizes but that of axis {axis} must be equal; {found}: {hint}"
     return None
@@ -130,7 +130,9 @@ def _reshape(x: Any, *, shape: Any) -> str | None:
     known = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1:
         return f"sizes are at least 0, and one of them may be −1, which is worked out; found {shape}"
-    fits = known == x.size if -1 not in sizes else known and x.size % known == 0
+    if -1 in sizes and not known:
+        return f"beside a size of 0 there is no working out −1, for any would do: give the size; found {shape}"
+    fits = known == x.size if -1 not in sizes else x.size % known == 0
     if not fits:
         needs = f"has {counted(known, 'element')}" if -1 not in sizes else f"needs a multiple of {known}"
         return f"{x.shape} has {counted(x.size, 'element')}, {shape} {needs}. Give a shape of the same size"
@@ -180,7 +182,9 @@ def _getitem(x: Any, *, index: Any) -> str | None:
     given = [getattr(p, "value", p) for p in (index if isinstance(index, tuple) else (index,))]
     parts: list[Any] = []
     for p in given:
-        if isinstance(p, list):
+        if isinstance(p, bool | np.bool_):
+            p = np.asarray(p)  # one boolean chooses from no axis
+        elif isinstance(p, list):
             try:
                 p = np.asarray(p, dtype=None if p else int)
             except ValueError:

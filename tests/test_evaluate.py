@@ -181,3 +181,13 @@ def test_a_model_whose_outputs_are_nan_draws_nothing():
     for temperature in (0, 1):
         with pytest.raises(ValueError, match="outputs are NaN"):
             draw(np.array([0.0, np.nan, 1.0]), temperature, np.random.default_rng(0))
+
+
+def test_a_function_without_a_state_may_give_arrays_and_get_an_empty_state():
+    x = np.arange(12.0)[:, None]
+    found = mb.evaluate(lambda x: x + 1, mb.stream_batches(x, batch=2, steps=3, targets=x), mb.mse)
+    assert found.loss == 1.0
+    outputs, state = mb.sequence.run(lambda x: x + 1, x[:, None], ())
+    assert state is None and outputs.shape == (12, 1, 1)
+    with pytest.raises(TypeError, match="has no state"):
+        mb.sequence.run(lambda x: x + 1, x[:, None], (x[0],))

@@ -459,3 +459,24 @@ def test_an_optimiser_that_does_not_say_how_it_changes_a_parameter_cannot_be_mad
 
     with pytest.raises(TypeError, match=r"abstract.*_change"):
         Still(One([1.0]), 0.1)
+
+
+@pytest.mark.parametrize("change", [lambda g: mb.clip_by_global_norm(g, 0.5), lambda g: g * 0.5, lambda g: (g + g) / 4])
+def test_a_parameter_of_one_number_is_clipped_and_moved_like_any_other(change):
+    """NumPy's arithmetic makes a number of an array of shape (), and that is a gradient too. ∂(w²/2)/∂w = w = 1."""
+    model = One(1.0)
+    with mb.Tape() as tape:
+        loss = model.w * model.w / 2
+    g = change(tape.gradient(loss, model))
+    assert mb.check_finite(mb.clip_by_value(mb.clip_by_global_norm(g, 9.0), 9.0))["w"] == 0.5
+    mb.SGD(model, lr=1.0).step(g)
+    assert model.w.item() == 0.5
+
+
+def test_a_norm_that_was_worked_out_on_a_device_clips_and_divides(xp):
+    """A sum on a device is an array of shape (), and no Python number."""
+    g = mb.Gradients({"w": xp.asarray([3.0, 4.0])})
+    most = xp.sum(xp.asarray([1.5, 1.0]))
+    assert mb.to_numpy(mb.clip_by_global_norm(g, most)["w"]).tolist() == pytest.approx([1.5, 2.0])
+    x = mb.to_backend([2.0, 4.0], xp)
+    assert mb.mse(x, xp.zeros_like(x), count=xp.sum(xp.ones(4))).item() == pytest.approx((4 + 16) / 4)

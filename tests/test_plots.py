@@ -592,6 +592,16 @@ def test_axes_in_a_column_of_their_own_are_drawn_into_too():
             pyplot.close(figure)
 
 
+@pytest.mark.parametrize("name", ("compare", "highway", "lags", "schemes", "training"))
+def test_axes_of_a_mosaic_are_drawn_into(name):
+    figure, axes = pyplot.subplot_mosaic("ab")
+    try:
+        drawing()[name][1](axes.values())
+        assert all(ax.has_data() for ax in axes.values())
+    finally:
+        pyplot.close(figure)
+
+
 def test_only_what_has_a_figure_is_saved(tmp_path):
     for wrong in (3, [], [3], "ax", None):
         with pytest.raises(

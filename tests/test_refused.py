@@ -171,3 +171,9 @@ def test_gates_of_gradients_are_split_wherever_they_are(xp):
     found = mb.split_gates(MODEL, there)["f"]["b"]
     assert type(found) is xp.ndarray
     np.testing.assert_array_equal(mb.to_numpy(found), mb.to_numpy(there["0.0.b"])[4:8])
+
+
+def test_a_sum_of_gradients_may_begin_at_numpys_zero_and_a_shape_may_be_a_range():
+    g = gradients()
+    assert np.int64(0) + g is g and g + np.float32(0) is g
+    assert mb.zeros(range(2, 4)).shape == (2, 3)

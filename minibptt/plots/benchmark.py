@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..benchmark import crossover
 from ..timings import Benchmark, Fit, Timing
-from .style import BLUE, GREY, LOOKS, ORANGE, bare, check_axes, check_takes, slide
+from .style import BLUE, GREY, LOOKS, ORANGE, bare, check_axes, check_takes, flat, slide
 
 NAMES = {"H": "hidden units H", "B": "rows B", "T": "steps T"}
 
@@ -40,7 +40,7 @@ def benchmark(result: Benchmark, over: str = "H", ax: Any = None) -> Any:
     if ax is None:
         figure = slide(6.6, layout="constrained")
         ax = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    axes = np.ravel(ax)
+    axes = flat(ax)
     for one, fixed in zip(axes, panels):
         rows = [row for row in result.rows if tuple(getattr(row, name) for name in rest) == fixed]
         _panel(one, result, rows, over)

@@ -9,13 +9,12 @@ import math
 from textwrap import fill
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..report import Comparison, Row
 from ..truncation import Chunks, Full
-from .style import BLUE, GREEN, GREY, ORANGE, check_axes, check_takes
+from .style import BLUE, GREEN, GREY, ORANGE, check_axes, check_takes, flat
 
 
 def compare(result: Comparison, ax: Any = None) -> Any:
@@ -36,7 +35,7 @@ def compare(result: Comparison, ax: Any = None) -> Any:
     if ax is None:
         figure = Figure(figsize=(12, 6.2), layout="constrained")
         ax = figure.subplots(1, 2)
-    left, right = np.ravel(ax)
+    left, right = flat(ax)
     _share(rows, others, left)
     _error(rows, others, result, right)
     for axes in (left, right):

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from ..jacobians import highway as the_highway
 from ..jacobians import state_jacobians
 from ..unrolled import number
-from .style import BLUE, GREEN, GREY, LOOKS, ORANGE, bare, check_axes, numbered, slide
+from .style import BLUE, GREEN, GREY, LOOKS, ORANGE, bare, check_axes, flat, numbered, slide
 
 
 def jacobians(
@@ -57,7 +57,7 @@ def highway(
         figure = slide(layout="constrained")
         ax = figure.subplots(2, 1, height_ratios=[1, 1.4])
         figure.suptitle("The LSTM's highway", fontsize=17)
-    upper, lower = np.ravel(ax)
+    upper, lower = flat(ax)
     T = len(found.f)
     steps, lag = np.arange(1, T + 1), np.arange(T)
     size = 4 if T > 40 else 7

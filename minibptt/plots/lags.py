@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from ..contributions import Contributions
 from ..listing import counted
-from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, check_takes, numbered, signed_shares, slide
+from .style import BLUE, GREY, HURTS, ORANGE, bare, check_axes, check_takes, flat, numbered, signed_shares, slide
 
 
 def lags(c: Contributions, ax: Any = None) -> Any:
@@ -29,7 +29,7 @@ def lags(c: Contributions, ax: Any = None) -> Any:
         figure = slide(layout="constrained")
         ax = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
         figure.suptitle("How far back the gradient comes from", fontsize=17)
-    panels = np.ravel(ax)
+    panels = flat(ax)
     _shares(panels[0], c)
     if len(panels) > 1:
         _norms(panels[1], c)

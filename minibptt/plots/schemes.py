@@ -19,7 +19,7 @@ from ..given import as_schedules
 from ..listing import counted
 from ..module import Rng, check_size
 from ..truncation import Schedule
-from .style import BLUE, check_axes, check_takes, signed_shares, slide
+from .style import BLUE, check_axes, check_takes, flat, signed_shares, slide
 from .triangle import DASHES, axes_of_steps, draw_cuts, edges, outline, upper
 
 LOST = "#e6e6e6"
@@ -47,7 +47,7 @@ def schemes(
     check_axes("schemes", ax, (len(schedules),), ", one for each schedule")
     plans = [schedule.plan(T, rng) for schedule in schedules]
     weights = [plan.coverage() for plan in plans]
-    panels = _panels(len(plans)) if ax is None else np.ravel(ax)
+    panels = _panels(len(plans)) if ax is None else flat(ax)
     colours, norm = _shades(weights)
     for panel, schedule, plan, w in zip(panels, schedules, plans, weights):
         lost = np.ma.array(np.ones((T, T)), mask=(w != 0) | upper(T))

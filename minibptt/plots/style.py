@@ -7,7 +7,7 @@ carry the same difference in grey.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, ValuesView
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def check_axes(what: str, ax: Any, numbers: Sequence[int] = (), why: str = "") -
     """
     if ax is None:
         return
-    several = np.ravel(np.array(ax, object)).tolist() if numbers and not isinstance(ax, Axes) else [ax]
+    several = flat(ax).tolist() if numbers else [ax]
     words = f"plots.{what} draws into {' or '.join(map(str, numbers)) or 'one'} Axes{why}"
     wrong = [one for one in several if not isinstance(one, Axes)]
     if wrong:
@@ -53,6 +53,11 @@ def check_axes(what: str, ax: Any, numbers: Sequence[int] = (), why: str = "") -
         )
     if numbers and len(several) not in numbers:
         raise ValueError(f"{words}; found {len(several)}")
+
+
+def flat(ax: Any) -> np.ndarray:
+    """Axes one after the other: of one, of any sequence or array of them, and of a dict's values()."""
+    return np.ravel(np.array(list(ax) if isinstance(ax, ValuesView) else ax, object))
 
 
 def check_takes(what: str, given: Any, kind: type, words: str) -> None:

@@ -15,7 +15,7 @@ from ..history import History
 from ..measures import MEASURES
 from ..report import Comparison
 from ..truncation import Full, Schedule
-from .style import GREY, LOOKS, bare, check_axes, check_takes, slide
+from .style import GREY, LOOKS, bare, check_axes, check_takes, flat, slide
 
 LABELS = {
     "share": "kept share  ⟨g, G⟩ / ‖G‖²",
@@ -51,7 +51,7 @@ def training(history: Any, ax: Any = None, measure: str = "share", schedules: Se
         beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02)}
     else:
         beside = {"loc": "best"}
-    panels = np.ravel(ax)
+    panels = flat(ax)
     _lines(panels[0], moments, chosen, measure)
     panels[0].legend(fontsize=13, frameon=False, title="schedule, with the\nrange over its offsets\nor draws",
                      title_fontsize=12, **beside)  # fmt: skip
