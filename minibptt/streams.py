@@ -45,9 +45,12 @@ class Stream(ABC):
     def __next__(self) -> tuple[Array, Array]:
         """The next window. StopIteration after the last one."""
 
-    @abstractmethod
     def seek(self, position: int) -> Stream:
-        """Go on with the window that starts `position` steps into each row. Returns the stream."""
+        """Go on with the window that starts `position` steps into each row. Returns the stream.
+
+        A stream that never ends and is not resumed need not have it.
+        """
+        raise TypeError(f"{type(self).__name__} cannot go to a position: give it a method seek(position)")
 
     def state(self) -> dict[str, Any]:
         """Where the stream stands and how it is laid out, for a checkpoint."""

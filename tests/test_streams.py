@@ -216,3 +216,20 @@ def test_a_stream_that_gives_no_windows_cannot_be_made():
 
     with pytest.raises(TypeError, match=r"abstract.*__next__"):
         Silent()
+
+
+def test_a_stream_that_never_ends_needs_no_seek_and_says_so_where_it_is_asked():
+    class Noise(mb.streams.Stream):
+        batch, steps, position, length, left_over = 2, 3, 0, None, None
+
+        def __next__(self):
+            self.position += self.steps
+            tokens = np.random.default_rng(self.position).integers(0, 4, (self.steps + 1, self.batch))
+            return tokens[:-1], tokens[1:]
+
+    stream = Noise()
+    model = mb.Sequential(mb.Embedding(4, 3, rng=0), mb.RNN(3, 3, rng=0), mb.Linear(3, 4, rng=0))
+    run = mb.train(model, stream, mb.cross_entropy, mb.full(), mb.SGD(model, lr=0.1), updates=4, progress=False)
+    assert run.updates == 4 and stream.position == 12
+    with pytest.raises(TypeError, match=r"Noise cannot go to a position: give it a method seek\(position\)"):
+        stream.restore(stream.state())
