@@ -41,9 +41,8 @@ def check_cell(
     dx, dh0, dc0, …); "gru" (r, z, n, reset after, with b_hn (H,) after b, and db_hn) or "gru-before".
     scale: what the weights are multiplied by; at 30 the gates saturate. dtype: of the arrays that are passed.
     raises: False returns the CellCheck where something differs too; the error has it as `check`.
-    ValueError for an unknown `like`, sizes below 1, a scale that is no positive
-    number, and inputs on which rounding grows so much that nothing can be
-    said (long sequences at a large scale); TypeError for what cannot be called.
+    ValueError for an unknown `like`, sizes below 1, a scale that is not positive, and inputs on which rounding grows so
+    much that nothing can be said (long sequences at a large scale); TypeError for what cannot be called.
     """
     sizes = {"T": T, "B": B, "D": D, "H": H}
     return _check(forward, backward, _Asked("check_cell", like, False, sizes, scale, dtype, rng), raises)

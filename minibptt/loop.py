@@ -31,6 +31,7 @@ class Loop:
         self.losses: list[tuple[int, float]] = []
         self.total: Any = 0.0  # Σ loss over the steps since the last reading, where the model is
         self.steps, self.tokens = 0, 0  # since the last reading; in this run, all rows together
+        self.names: list[str] = []  # of the parameters, in the order of `finite`
         self.finite: Array = None  # for each parameter, whether the gradient was finite, at the first update where one
         self.at: Any = 0  # was not, which this is; or, as long as all were, at the last update
 

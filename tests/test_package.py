@@ -41,7 +41,7 @@ lessons.registry lessons.answers lessons.check
 lessons.checks.lesson00 lessons.checks.lesson01 lessons.checks.lesson02 lessons.checks.lesson03
 lessons.checks.lesson04 lessons.checks.lesson05 lessons.checks.lesson06 lessons.checks.lesson07
 lessons.checks.lesson08 lessons.checks.lesson09 lessons.checks.lesson10 lessons.checks.lesson11
-lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
+lessons.checks.clocks lessons.checks.lesson12 lessons.checks.lesson13 lessons.checks
 lessons.notebooks lessons.source lessons.grade lessons.run_cells lessons
 commands commands.output commands.arguments commands.trained
 commands.benchmark commands.compare commands.derive commands.explore commands.lessons commands.doctor

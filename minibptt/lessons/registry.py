@@ -9,8 +9,7 @@ The exercises of lesson 2 are declared in checks/lesson02.py, which is imported 
 
 The function takes what the student defined, in the order of the names, and the numbers drawn for that student where
 `numbers` is given. It returns nothing where all is right (or a line to print) and raises `NotYet` where it is not.
-It works out what is right from the engine, and never holds an answer. Read this file first
-in this folder.
+It works out what is right from the engine, and never holds an answer. Read this file first in this folder.
 """
 
 from __future__ import annotations

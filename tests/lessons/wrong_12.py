@@ -109,7 +109,7 @@ WRONG = {
         (lambda n: step(target=made_on_the_host), r"1 \+ 1 copies are left: the targets"),
         (lambda n: step(loss=number), r"1 \+ 0 copies are left: the loss"),
         (lambda n: step(over_the_host, made_on_the_host), r"and back.*; and the targets"),
-        (lambda n: step(loss=looks), "still waits for the device 1 times"),
+        (lambda n: step(loss=looks), "still waits for the device 1 time a step"),
         (lambda n: step(state=mb.reset), "that is a reset"),
         (lambda n: step(target=lambda x: x, outputs=slice(None)), "inputs of the same step"),
         (lambda n: step(target=lambda x: x[1:]), r"x\[1:\]"),

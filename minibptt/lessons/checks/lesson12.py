@@ -1,6 +1,6 @@
 """Lesson 12, CPU against GPU: the crossover, an honest clock, stray copies, a pool. No exercise needs a device.
 
-Read after ../answers.py.
+Read after clocks.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from ... import backend, standin
 from ...benchmark import flops_of
 from ...benchmark import timed as honest
+from ...listing import counted
 from ...losses import mse
 from ...nest import leaves
 from ...optim import SGD
@@ -23,6 +24,7 @@ from ...tape import Tape, cut
 from ...tensor import Tensor
 from ..answers import array, call, number, parts, same
 from ..registry import NotYet, Numbers, exercise
+from .clocks import CLOCKS, Device
 
 
 def _draw_costs(rng: np.random.Generator) -> Numbers:
@@ -78,64 +80,6 @@ def _(crossover: Any, n: Numbers) -> None:
     same(number(call(crossover)), right, mistakes, tolerance=1e-3, otherwise="Ask check.hint('12.1')")
 
 
-class _Device:
-    """A device that is busy with something else, and work for it, whose first call compiles."""
-
-    def __init__(self, seed: int):
-        rng = np.random.default_rng([12, seed])
-        self.queue = standin.Queue(launch=5e-6)
-        self.launches, self.each, self.calls = int(rng.integers(3, 30)), float(rng.uniform(5e-5, 5e-4)), 0
-        for _ in range(50):
-            self.queue.launch(1e-3)
-
-    def work(self) -> None:
-        self.calls += 1
-        if self.calls == 1:
-            self.queue.launch(2.0)
-        for _ in range(self.launches):
-            self.queue.launch(self.each)
-
-    def time_by(self, clock: Callable[..., Any]) -> Any:
-        return clock(self.work, self.queue.synchronize, self.queue.clock)
-
-
-def _clock(work: Any, wait: Any, clock: Any, warm_up: int = 1, first: bool = True, last: bool = True) -> float:
-    """The honest clock, or one with a part left out."""
-    for _ in range(warm_up):
-        work()
-    if first:
-        wait()
-    start = clock()
-    work()
-    if last:
-        wait()
-    return float(clock() - start)
-
-
-def _wait_after_the_start(work: Any, wait: Any, clock: Any) -> float:
-    work()
-    start = clock()
-    wait()
-    work()
-    wait()
-    return float(clock() - start)
-
-
-def _wait_before_the_warm_up_alone(work: Any, wait: Any, clock: Any) -> float:
-    wait()
-    work()
-    return _clock(work, wait, clock, warm_up=0, first=False)
-
-
-def _two_calls(work: Any, wait: Any, clock: Any) -> float:
-    wait()
-    start = clock()
-    work()
-    work()
-    wait()
-    return float(clock() - start)
-
-
 @exercise(
     "12.2",
     "timed",
@@ -148,33 +92,12 @@ def _two_calls(work: Any, wait: Any, clock: Any) -> float:
 def _(timed: Any) -> None:
     """Write a clock that measures what the device does."""
     for seed in range(3):
-        device = _Device(seed)
+        device = Device(seed)
         found = device.time_by(lambda *a: call(timed, *a, what="timed"))
         if not device.calls:
             raise NotYet("timed never calls work()")
-        right = _Device(seed).time_by(lambda w, s, c: honest(w, s, clock=c, least=1, most=1, warm_up=1)[0])
-        parts: dict[str, dict[str, Any]] = {
-            "the clock stops before the device has finished: that is how long asking takes": {"last": False},
-            "the clock starts while the device is still busy: what was launched before is in your time": {
-                "first": False
-            },
-            "the first call is in your time, and it compiles: warm up": {"warm_up": 0},
-            "the first call is in your time, and so is what was launched before: warm up, then wait": {
-                "warm_up": 0,
-                "first": False,
-            },
-            "no warm-up, and the clock stops before the device has finished: that is how long asking takes": {
-                "warm_up": 0,
-                "last": False,
-            },
-        }
-        mistakes: dict[str, Any] = {says: _Device(seed).time_by(partial(_clock, **p)) for says, p in parts.items()}
-        early = "the clock starts before the wait: what was launched before is in your time"
-        mistakes[early] = _Device(seed).time_by(_wait_after_the_start)
-        unwaited = "you wait before the warm-up, and not after it: the device is still warming up when the clock starts"
-        mistakes[unwaited] = _Device(seed).time_by(_wait_before_the_warm_up_alone)
-        once_more = "that is the time of warming up and of one more call: start the clock after the warm-up"
-        mistakes[once_more] = _Device(seed).time_by(_two_calls)
+        right = Device(seed).time_by(lambda w, s, c: honest(w, s, clock=c, least=1, most=1, warm_up=1)[0])
+        mistakes: dict[str, Any] = {says: Device(seed).time_by(clock) for says, clock in CLOCKS.items()}
         mistakes["that is in milliseconds; seconds are asked for"] = right * 1e3
         mistakes["the sign is wrong: the time now, minus the time at the start"] = -right
         yours = number(found, "what timed returns")
@@ -253,9 +176,8 @@ def _(mended: Any) -> str:
     if left:
         raise NotYet(f"the numbers are right; {to_host} + {to_device} copies are left: {'; and '.join(left)}")
     if counts["syncs"] or to_host:
-        raise NotYet(
-            f"the numbers are right, and the program still waits for the device {counts['syncs']} times a step"
-        )
+        waits = counted(counts["syncs"], "time")
+        raise NotYet(f"the numbers are right, and the program still waits for the device {waits} a step")
     return "No copy and no wait is left."
 
 
