@@ -13,7 +13,6 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .contributions import Contributions
-from .module import check_number, check_path
+from .module import check_number, check_path, unwritable
 
 SCRIPTS = ("schedule.js", "pairs.js", "words.js", "settings.js", "triangle.js", "charts.js", "page.js")
 MOST_BYTES = 2_000_000  # of a preset
@@ -125,10 +124,9 @@ def explore(
 def _checked_path(path: Any) -> Path:
     check_path("explore: the path", path)
     path = Path(path)
-    folder = os.path.isdir(path)  # which raises nothing, whatever the path is
-    if folder or not os.path.isdir(path.parent):
-        why = "it is a folder" if folder else f"there is no folder {path.parent}"
-        raise ValueError(f"explore: cannot write to {path}: {why}. Give a file in a folder that is there")
+    why = unwritable(path)
+    if why:
+        raise ValueError(f"explore: cannot write to {path}: {why}")
     return path
 
 

@@ -18,7 +18,7 @@ from .asking import State
 from .backend import host_array, library_of, to_numpy
 from .cells import LSTMCell
 from .cells.stack import Stack
-from .module import check_model, first_array
+from .module import check_model, check_whole, first_array
 from .nest import leaves, map_nest
 from .sequence import run, sequence_input
 from .tape import Tape, no_tape
@@ -137,9 +137,7 @@ def _one_row(x: Any, state: Any, row: int, t: int | None) -> tuple[Any, Any, int
     x = sequence_input(x)
     T, B = x.shape[:2]
     t = T if t is None else t
-    for name, number in (("t", t), ("row", row)):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer):
-            raise TypeError(f"{name} must be a whole number, found {number!r}")
+    check_whole("the Jacobians", t=t, row=row)
     if not 1 <= t <= T:
         raise ValueError(f"t must be a step from 1 to T = {T}, found {t}")
     if not 0 <= row < B:

@@ -199,6 +199,14 @@ def check_path(what: str, path: Any) -> None:
         raise TypeError(f"{what} must be the name of a file, found {path!r:.80}")
 
 
+def unwritable(path: str | os.PathLike[str]) -> str | None:
+    """Why no file can be written at this path, in words; None where nothing is known to be in the way."""
+    if os.path.isdir(path):  # which raises nothing, whatever the path is
+        return "it is a folder; give the name of a file"
+    folder = os.path.dirname(os.path.abspath(path))
+    return None if os.path.isdir(folder) else f"there is no folder {folder}. Give a file in a folder that is there"
+
+
 def check_model(model: Any, learns: bool = True) -> None:
     """TypeError for what is no module, ValueError for one without parameters, of which no gradient can be asked.
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .loop import Loop
-from .module import Module, Rng, check_model, check_number, check_path, check_size, generator, learning
+from .module import Module, Rng, check_model, check_number, check_path, check_size, generator, learning, unwritable
 from .objective import check_loss
 from .optim import Optimiser
 from .progress import Progress
@@ -151,14 +150,13 @@ def _check_saving(save: str | os.PathLike[str] | None, about: Any) -> None:
     """CheckpointError or TypeError for what could not be saved, or not there: before the training, not after it."""
     if save is None and about is None:
         return
-    if save is not None:
-        check_path("train: save", save)
     from . import saving  # here, as below, so that `import minibptt` stays quick
 
-    if save is not None and not Path(save).absolute().parent.is_dir():
-        raise saving.CheckpointError(f"{save} cannot be written: there is no folder {Path(save).absolute().parent}")
-    if save is not None and Path(save).is_dir():
-        raise saving.CheckpointError(f"{save or repr(save)} cannot be written: it is a folder; give the name of a file")
+    if save is not None:
+        check_path("train: save", save)
+        why = unwritable(save)
+        if why:
+            raise saving.CheckpointError(f"{save or repr(save)} cannot be written: {why}")
     saving.check_parts(about=about)
 
 

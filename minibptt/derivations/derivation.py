@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..backend import Array
 from ..listing import counted
+from ..module import check_whole
 from . import html, latex, text
 from .expressions import Apply, Expr, Number, Symbol, words
 from .expressions import text as as_text
@@ -73,8 +74,7 @@ class Derivation:
 
     def text(self, most: int = 40) -> str:
         """As `print` shows it. most: steps that are shown; of more, the first and the last ones."""
-        if isinstance(most, bool) or not isinstance(most, int):
-            raise TypeError(f"most must be a whole number of steps, found {most!r}")
+        check_whole("Derivation.text", most=most)
         if most < 2:
             raise ValueError(f"most must be at least 2, the first and the last step; found {most}")
         return text.plain(self, most)
